@@ -1,0 +1,86 @@
+"""What stays in nnU-Net's workers, and how a transform list is divided between them and the device."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import torch
+from batchgeneratorsv2.transforms.utils.compose import ComposeTransforms
+
+from nnunet_gpuaug import AugmentationError, Pipeline
+
+ON_UNMAPPED = ("error", "host")
+
+
+class HostTransforms(ComposeTransforms):
+    """The transform list handed to nnU-Net's loaders: usually empty, because the device does the work.
+
+    In a worker process its first call also mends two things that forked workers get wrong: they would all draw the
+    same torch random numbers, and they would outlive a trainer that was killed.
+
+    Args:
+        transforms: what is left to the host.
+        listing: text that describes the device's part; shown wherever nnU-Net prints its loaders' transforms.
+    """
+
+    def __init__(self, transforms: list, listing: str):
+        super().__init__(list(transforms))
+        self.listing = listing
+        self.home_pid = os.getpid()
+
+    def apply(self, data_dict: dict, **params) -> dict:
+        """Apply the transforms left to the host (usually none) to one sample."""
+        if os.getpid() != self.home_pid:
+            _settle_in_worker(self.home_pid)
+            self.home_pid = os.getpid()
+        return super().apply(data_dict, **params)
+
+    def __repr__(self) -> str:
+        host = "\n".join(f"  {t}" for t in self.transforms) or "  (nothing)"
+        return f"In the workers:\n{host}\nOn the device:\n{self.listing}"
+
+
+def _settle_in_worker(parent_pid: int) -> None:
+    # nnU-Net seeds NumPy in each worker, but torch only when a seed is given, so take torch's seed from NumPy.
+    # The CPU generator alone, so that no worker touches CUDA.
+    torch.default_generator.manual_seed(int(np.random.randint(2**31 - 1)))
+    if os.getppid() == parent_pid:
+        threading.Thread(target=_end_with_parent, args=(parent_pid,), daemon=True).start()
+
+
+def _end_with_parent(parent_pid: int, every_s: float = 1.0) -> None:
+    # A killed trainer cannot tell its workers to stop: they would wait on a full queue for ever.
+    while os.getppid() == parent_pid:
+        time.sleep(every_s)
+    os._exit(1)
+
+
+def divide(compose, on_unmapped: str = "error", seed: int | None = None) -> tuple[list, "Pipeline | None"]:
+    """Divide a trainer's transforms into what the workers keep and what the device runs.
+
+    Args:
+        compose: what the trainer's `get_training_transforms` or `get_validation_transforms` returned.
+        on_unmapped: "error": all of it must run on the device. "host": a transform without a counterpart, and all
+            before it, stay in the workers.
+        seed: seed of the pipeline's generator.
+
+    Returns:
+        The transforms for the workers, and the pipeline (None if nothing is left for the device).
+    """
+    if on_unmapped not in ON_UNMAPPED:
+        raise AugmentationError(f"on_unmapped={on_unmapped!r} is not one of {', '.join(ON_UNMAPPED)}")
+    try:
+        return [], Pipeline.from_nnunet(compose, seed=seed)
+    except AugmentationError:
+        if on_unmapped == "error":
+            raise
+    transforms = list(compose.transforms) if isinstance(compose, ComposeTransforms) else [compose]
+    # The longest tail that the device can run. A tail is tried whole because steps may belong together
+    # (3D to 2D and back), so that each alone tells nothing.
+    for first in range(1, len(transforms)):
+        try:
+            return transforms[:first], Pipeline.from_nnunet(ComposeTransforms(transforms[first:]), seed=seed)
+        except AugmentationError:
+            continue
+    return transforms, None

@@ -1,0 +1,177 @@
+"""From the transform objects that an nnU-Net trainer builds to the transforms of this package.
+
+A rule is looked up by the exact type and has to account for every attribute of the object, so that an option added
+upstream is an error here and never dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from batchgeneratorsv2.transforms.intensity import brightness, contrast, gamma, gaussian_noise
+from batchgeneratorsv2.transforms.nnunet import random_binary_operator, remove_connected_components, seg_to_onehot
+from batchgeneratorsv2.transforms.noise import gaussian_blur
+from batchgeneratorsv2.transforms.spatial import low_resolution, mirroring, spatial
+from batchgeneratorsv2.transforms.utils import compose, deep_supervision_downsampling, nnunet_masking, pseudo2d
+from batchgeneratorsv2.transforms.utils import random as bg_random
+from batchgeneratorsv2.transforms.utils import remove_label, seg_to_regions
+
+from .. import transforms as ours
+from ..errors import AugmentationError, UnmappedTransformError
+from ..sampling import SplitRange
+from ..transforms.base import Transform
+
+_WAYS_OUT = (
+    "Ways out: remove or replace it in the trainer's get_training_transforms, keep it and everything before it in the "
+    "data-loading workers (on_unmapped: host), or open an issue that names it."
+)
+
+_OPERATORS = {
+    random_binary_operator.binary_dilation_torch: "dilation",
+    random_binary_operator.binary_erosion_torch: "erosion",
+    random_binary_operator.binary_closing_torch: "closing",
+    random_binary_operator.binary_opening_torch: "opening",
+}
+
+
+def _value(value: Any) -> Any:
+    """batchgeneratorsv2's way to write a value (`RandomScalar`, NumPy, tensors) as this package writes it."""
+    if getattr(value, "__func__", None) is contrast.BGContrast.sample_contrast:
+        value = value.__self__
+    if type(value) is contrast.BGContrast:
+        return SplitRange(*_value(value.contrast_range))
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return [_value(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _operators(functions: Any) -> list[Any]:
+    return [_OPERATORS.get(f, f) for f in functions]
+
+
+def _regions(regions: Any) -> list[list[int]]:
+    return [[int(label) for label in region] for region in regions]
+
+
+class Rule(NamedTuple):
+    """How one class is mapped.
+
+    Attributes:
+        target: the class here.
+        fixed: options that have one supported value; any other is unmapped.
+        ignored: attributes that do not change what is computed.
+        read: readers of attributes whose form differs; all others are passed on under their own name.
+    """
+
+    target: type[Transform]
+    fixed: dict[str, Any] = {}
+    ignored: tuple[str, ...] = ()
+    read: dict[str, Callable[[Any], Any]] = {}
+
+
+RULES: dict[type, Rule] = {
+    spatial.SpatialTransform: Rule(
+        ours.Spatial,
+        fixed={"p_elastic_deform": 0, "random_crop": False, "align_corners": False},
+        # the border distance matters to random crops only, the next four to elastic deformation only;
+        # both ways of sampling the segmentation give the same labels
+        ignored=(
+            "patch_center_dist_from_border",
+            "elastic_deform_scale",
+            "elastic_deform_magnitude",
+            "p_synchronize_def_scale_across_axes",
+            "center_deformation",
+            "bg_style_seg_sampling",
+            "_grid_cache",
+        ),
+    ),
+    mirroring.MirrorTransform: Rule(ours.Mirror),
+    gaussian_noise.GaussianNoiseTransform: Rule(ours.GaussianNoise),
+    gaussian_blur.GaussianBlurTransform: Rule(
+        ours.GaussianBlur, ignored=("benchmark", "benchmark_use_fft", "benchmark_num_runs")
+    ),
+    brightness.MultiplicativeBrightnessTransform: Rule(ours.MultiplicativeBrightness),
+    contrast.ContrastTransform: Rule(ours.Contrast),
+    low_resolution.SimulateLowResolutionTransform: Rule(ours.SimulateLowResolution, ignored=("upmodes",)),
+    gamma.GammaTransform: Rule(ours.Gamma),
+    nnunet_masking.MaskImageTransform: Rule(ours.MaskImage),
+    remove_label.RemoveLabelTransform: Rule(ours.RemoveLabel),
+    seg_to_onehot.MoveSegAsOneHotToDataTransform: Rule(ours.MoveSegAsOneHot),
+    random_binary_operator.ApplyRandomBinaryOperatorTransform: Rule(
+        ours.ApplyRandomBinaryOperator, read={"any_of_these": _operators}
+    ),
+    remove_connected_components.RemoveRandomConnectedComponentFromOneHotEncodingTransform: Rule(
+        ours.RemoveRandomConnectedComponent
+    ),
+    seg_to_regions.ConvertSegmentationToRegionsTransform: Rule(
+        ours.ConvertSegmentationToRegions, read={"regions": _regions}
+    ),
+    deep_supervision_downsampling.DownsampleSegForDSTransform: Rule(ours.DownsampleSegForDS),
+    pseudo2d.Convert3DTo2DTransform: Rule(ours.Convert3DTo2D),
+    pseudo2d.Convert2DTo3DTransform: Rule(ours.Convert2DTo3D),
+}
+
+
+def map_transforms(source: Any) -> list[Transform]:
+    """The transforms here for a trainer, a `ComposeTransforms` or a single transform.
+
+    Raises:
+        UnmappedTransformError: names the transform or option without a counterpart, and the ways out.
+    """
+    if hasattr(source, "get_training_transforms"):
+        source = training_transforms(source)
+    kind = type(source)
+    if kind is compose.ComposeTransforms:
+        return [mapped for t in source.transforms for mapped in map_transforms(t)]
+    if kind is bg_random.RandomTransform:
+        return [_map_gated(source)]
+    return [_map_one(source)]
+
+
+def _map_gated(gate: Any) -> Transform:
+    inner, p = gate.transform, gate.apply_probability
+    target = RULES[type(inner)].target if type(inner) in RULES else None
+    if p == 1 or target is None:
+        return _map_one(inner)
+    if not target.gated:
+        raise UnmappedTransformError(
+            f"RandomTransform with apply_probability = {p} around {type(inner).__name__}, which changes the form of "
+            f"the sample: the rows of a batch would differ in shape. {_WAYS_OUT}"
+        )
+    return _map_one(inner, p=p)
+
+
+def _map_one(transform: Any, **gate: float) -> Transform:
+    name = type(transform).__name__
+    rule = RULES.get(type(transform))
+    if rule is None:
+        raise UnmappedTransformError(f"{name} ({type(transform).__module__}) has no counterpart here. {_WAYS_OUT}")
+    values = {k: v for k, v in vars(transform).items() if k not in rule.ignored}
+    for option, supported in rule.fixed.items():
+        if option in values and values.pop(option) != supported:
+            raise UnmappedTransformError(
+                f"{name}: {option} = {getattr(transform, option)!r} is not supported, only {supported!r}. {_WAYS_OUT}"
+            )
+    try:
+        return rule.target(**{k: rule.read.get(k, _value)(v) for k, v in values.items()}, **gate)
+    except AugmentationError as error:
+        raise UnmappedTransformError(f"{name} cannot be mapped: {error}. {_WAYS_OUT}") from error
+
+
+def training_transforms(trainer: Any) -> Any:
+    """The training transforms of an nnU-Net trainer, asked for as its `get_dataloaders` does."""
+    rotation, dummy_2d, _, mirror_axes = trainer.configure_rotation_dummyDA_mirroring_and_inital_patch_size()
+    labels = trainer.label_manager
+    return trainer.get_training_transforms(
+        trainer.configuration_manager.patch_size,
+        rotation,
+        trainer._get_deep_supervision_scales(),
+        mirror_axes,
+        dummy_2d,
+        use_mask_for_norm=trainer.configuration_manager.use_mask_for_norm,
+        is_cascaded=trainer.is_cascaded,
+        foreground_labels=labels.foreground_labels,
+        regions=labels.foreground_regions if labels.has_regions else None,
+        ignore_label=labels.ignore_label,
+    )

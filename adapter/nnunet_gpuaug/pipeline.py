@@ -1,0 +1,170 @@
+"""An ordered list of transforms, applied to a whole batch on its device."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .batch import Batch
+from .errors import AugmentationError
+from .sampling import SEED_BITS, draw_seed, row_streams
+from .transforms import RemoveLabel
+from .transforms.base import Params, Transform, compute_dtype
+
+_OUTSIDE = -1
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Everything drawn for one batch: one dict of CPU tensors (rows first) for each transform.
+
+    Applying the same draw to the same batch on the same device gives the same bits.
+    """
+
+    names: tuple[str, ...]
+    params: tuple[Params, ...]
+
+    def __len__(self) -> int:
+        return len(self.params[0]["batch_prob"]) if self.params else 0
+
+    def rows(self, start: int, stop: int) -> Draw:
+        """The draw of the rows start..stop-1."""
+        return Draw(self.names, tuple({k: v[start:stop] for k, v in p.items()} for p in self.params))
+
+    def save(self, path: str | Path) -> None:
+        """Write the draw to a file. A file that exists is replaced only once the new one is complete."""
+        path = Path(path)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                torch.save({"names": list(self.names), "params": list(self.params)}, file)
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    @classmethod
+    def load(cls, path: str | Path) -> Draw:
+        """Read what `save` wrote. Holds tensors only: nothing in the file is executed."""
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+            return cls(tuple(content["names"]), tuple(content["params"]))
+        except (OSError, MemoryError):
+            raise
+        except Exception as error:
+            raise AugmentationError(f"{path} is not a saved draw: {error}") from error
+
+
+class Pipeline:
+    """nnU-Net's augmentation of a batch, callable as its `ComposeTransforms` is, but batched:
+
+        out = pipeline(image=image, segmentation=segmentation)
+
+    image (B, C, *S) float, segmentation (B, K, *S) labels, on one device; the result is a dict with the same keys,
+    `segmentation` a list, finest first, if the pipeline makes deep-supervision targets. Inputs are not changed.
+
+    Everything random is drawn on the host, for each row from a stream of its own: the same seed and batch size give
+    the same result, and a row's draw does not depend on the other rows. Images are computed in float32 (float64 if
+    they come in it) and returned in their dtype. An unsigned segmentation is computed as int16, as uint8 has no −1;
+    it comes back as uint8 if the pipeline removes −1, else as int16.
+
+    Attributes:
+        transforms: the transforms, in order.
+        seed: the seed of `generator`.
+        generator: the CPU generator that each call takes its seed from; its state can be saved and restored.
+    """
+
+    def __init__(self, transforms: Sequence[Transform], seed: int | None = None) -> None:
+        for index, transform in enumerate(transforms):
+            if not isinstance(transform, Transform):
+                raise AugmentationError(f"transforms[{index}] is {transform!r}; it must be a transform of this package")
+        self.transforms = tuple(transforms)
+        self.generator = torch.Generator()
+        self.seed = self.generator.seed() % 2**SEED_BITS if seed is None else seed
+        self.generator.manual_seed(self.seed)
+
+    @classmethod
+    def from_nnunet(cls, source: Any, seed: int | None = None) -> Pipeline:
+        """The pipeline that an nnU-Net trainer trains with, or that a batchgeneratorsv2 transform list stands for.
+
+        Args:
+            source: an nnU-Net trainer (its training transforms are taken), `ComposeTransforms`, or one transform.
+            seed: of the draws; by default from the system's entropy.
+
+        Raises:
+            UnmappedTransformError: a transform, or an option of one, that has no counterpart; names it.
+        """
+        from .nnunet.mapping import map_transforms  # the one import upwards: nnunetv2 is needed only here
+
+        return cls(map_transforms(source), seed)
+
+    def __repr__(self) -> str:
+        return "\n".join(["Pipeline(", *(f"  {t!r}," for t in self.transforms), f"  seed={self.seed})"])
+
+    def draw(self, batch: Batch, generator: torch.Generator | None = None) -> Draw:
+        """Draw for a batch; only its shape is looked at, so its tensors may be on the `meta` device.
+
+        Args:
+            generator: where the seed of this draw comes from; the pipeline's own by default.
+
+        Raises:
+            AugmentationError: the pipeline cannot be applied to a batch of this shape.
+        """
+        shape = batch.shape
+        streams = row_streams(draw_seed(self.generator if generator is None else generator), len(batch))
+        params = []
+        for transform in self.transforms:
+            after = transform.shape_after(shape)
+            params.append(transform.draw(streams, shape))
+            shape = after
+        return Draw(tuple(type(t).__name__ for t in self.transforms), tuple(params))
+
+    @torch.no_grad()
+    def apply(self, batch: Batch, draw: Draw) -> Batch:
+        """Apply a draw to a batch, outside of autocast and without gradients.
+
+        Raises:
+            AugmentationError: the draw is of another pipeline or batch size, or the batch is malformed.
+        """
+        batch.check()
+        names = tuple(type(t).__name__ for t in self.transforms)
+        if draw.names != names:
+            raise AugmentationError(f"the draw is for the transforms {list(draw.names)}, the pipeline has {list(names)}")
+        if draw.params and len(draw) != len(batch):
+            raise AugmentationError(f"the draw is for {len(draw)} rows, the batch has {len(batch)}")
+        image, seg = batch.image, batch.segmentation
+        narrow = seg is not None and seg.dtype == torch.uint8
+        work = replace(batch, image=image.to(compute_dtype(image)), segmentation=seg.to(torch.int16) if narrow else seg)
+        with torch.autocast(image.device.type, enabled=False):
+            for transform, params in zip(self.transforms, draw.params, strict=True):
+                work = transform.apply(work, params)
+        if narrow and self._removes_outside():
+            work = replace(work, segmentation=_cast_labels(work.segmentation, torch.uint8))
+        return replace(work, image=work.image.to(image.dtype), owned=False)
+
+    def _removes_outside(self) -> bool:
+        return any(isinstance(t, RemoveLabel) and t.spec.label_value == _OUTSIDE for t in self.transforms)
+
+    def __call__(
+        self, *, image: Tensor, segmentation: Tensor | None = None, **others: Any
+    ) -> dict[str, Tensor | list[Tensor]]:
+        """Draw and apply. Returns a dict with the keys given."""
+        if others:
+            raise AugmentationError(f"unknown key(s) {sorted(others)}; a batch has `image` and `segmentation`")
+        batch = Batch(image, segmentation)
+        batch.check()
+        out = self.apply(batch, self.draw(batch))
+        return {"image": out.image} if segmentation is None else {"image": out.image, "segmentation": out.segmentation}
+
+
+def _cast_labels(seg: Tensor | list[Tensor], dtype: torch.dtype) -> Tensor | list[Tensor]:
+    if isinstance(seg, list):
+        return [_cast_labels(s, dtype) for s in seg]
+    return seg if seg.dtype == torch.bool else seg.to(dtype)

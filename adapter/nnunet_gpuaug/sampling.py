@@ -1,0 +1,107 @@
+"""Random values, drawn on the host.
+
+Every row of a batch has a stream of its own, derived from the seed of the call and the row's index, so that a row's
+draw does not change when the batch grows. Values come from three distributions, written as nnU-Net writes them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import torch
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from .errors import AugmentationError
+
+SEED_BITS = 62  # fits a signed 64-bit tensor element
+
+
+def draw_seed(generator: torch.Generator | None = None) -> int:
+    """A seed for one call, from `generator` or from torch's global CPU generator."""
+    return int(torch.randint(2**SEED_BITS, (), generator=generator))
+
+
+def row_streams(seed: int, batch_size: int) -> list[random.Random]:
+    """One independent random stream for each row; row i's depends on `seed` and i alone."""
+    return [random.Random((seed << 32) | row) for row in range(batch_size)]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Always `value`."""
+
+    value: float
+
+    def __call__(self, rng: random.Random) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """U(low, high), as `np.random.uniform`."""
+
+    low: float
+    high: float
+
+    def __call__(self, rng: random.Random) -> float:
+        return rng.uniform(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class SplitRange:
+    """Half of the draws below 1, half above: batchgeneratorsv2's `BGContrast`.
+
+    With probability 1/2, if low < 1: U(low, 1); otherwise U(max(low, 1), high). For high < 1 the upper branch is
+    U(1, high) and so returns values between high and 1, which is what BGContrast does.
+    """
+
+    low: float
+    high: float
+
+    def __call__(self, rng: random.Random) -> float:
+        if rng.random() < 0.5 and self.low < 1:
+            return rng.uniform(self.low, 1)
+        return rng.uniform(max(self.low, 1), self.high)
+
+
+Distribution = Constant | Uniform | SplitRange
+_ALLOWED = "a number, a range [low, high] with low <= high, or {split: [low, high]}"
+
+
+def _numbers(values: Any, given: Any) -> list[float]:
+    if any(isinstance(v, bool) or not isinstance(v, (int, float)) or not math.isfinite(v) for v in values):
+        raise AugmentationError(f"{given!r} is not {_ALLOWED}")
+    return [float(v) for v in values]
+
+
+def as_distribution(value: Any) -> Distribution:
+    """Read a value as nnU-Net (`RandomScalar`) or YAML writes it: 0.3, [0.5, 1], {split: [0.7, 1.5]}.
+
+    Raises:
+        AugmentationError: for anything else, low > high, and infinite or missing numbers.
+    """
+    if isinstance(value, (Constant, Uniform, SplitRange)):
+        return value
+    if isinstance(value, (int, float)):
+        return Constant(*_numbers([value], value))
+    kind, ends = (SplitRange, value["split"]) if isinstance(value, dict) and set(value) == {"split"} else (Uniform, value)
+    if not isinstance(ends, (list, tuple)) or len(ends) != 2:
+        raise AugmentationError(f"{value!r} is not {_ALLOWED}")
+    low, high = _numbers(ends, value)
+    if low > high:
+        raise AugmentationError(f"{value!r} is not {_ALLOWED}")
+    return kind(low, high)
+
+
+def as_plain(value: Distribution) -> Any:
+    """The form that `as_distribution` reads back."""
+    if isinstance(value, Constant):
+        return value.value
+    return [value.low, value.high] if isinstance(value, Uniform) else {"split": [value.low, value.high]}
+
+
+Scalar = Annotated[Distribution, BeforeValidator(as_distribution), PlainSerializer(as_plain)]
+Probability = Annotated[float, Field(ge=0, le=1)]
