@@ -64,7 +64,7 @@ class Batch:
             raise AugmentationError(f"image is {kind}; it must be a floating-point tensor")
         if image.ndim not in (4, 5):
             raise AugmentationError(
-                f"image has shape {tuple(image.shape)}; it must be (B, C, H, W) or (B, C, D, H, W), with the batch first"
+                f"image has shape {tuple(image.shape)}; it must be a batch, (B, C, H, W) or (B, C, D, H, W)"
             )
         if 0 in image.shape:
             raise AugmentationError(f"image has shape {tuple(image.shape)}; no axis may be empty")

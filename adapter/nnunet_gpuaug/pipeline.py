@@ -124,7 +124,7 @@ class Pipeline:
             after = transform.shape_after(shape)
             params.append(transform.draw(streams, shape))
             shape = after
-        return Draw(tuple(type(t).__name__ for t in self.transforms), tuple(params))
+        return Draw(self._names(), tuple(params))
 
     @torch.no_grad()
     def apply(self, batch: Batch, draw: Draw) -> Batch:
@@ -134,9 +134,9 @@ class Pipeline:
             AugmentationError: the draw is of another pipeline or batch size, or the batch is malformed.
         """
         batch.check()
-        names = tuple(type(t).__name__ for t in self.transforms)
+        names = self._names()
         if draw.names != names:
-            raise AugmentationError(f"the draw is for the transforms {list(draw.names)}, the pipeline has {list(names)}")
+            raise AugmentationError(f"the draw is for {list(draw.names)}, the pipeline has {list(names)}")
         if draw.params and len(draw) != len(batch):
             raise AugmentationError(f"the draw is for {len(draw)} rows, the batch has {len(batch)}")
         image, seg = batch.image, batch.segmentation
@@ -148,6 +148,9 @@ class Pipeline:
         if narrow and self._removes_outside():
             work = replace(work, segmentation=_cast_labels(work.segmentation, torch.uint8))
         return replace(work, image=work.image.to(image.dtype), owned=False)
+
+    def _names(self) -> tuple[str, ...]:
+        return tuple(type(t).__name__ for t in self.transforms)
 
     def _removes_outside(self) -> bool:
         return any(isinstance(t, RemoveLabel) and t.spec.label_value == _OUTSIDE for t in self.transforms)

@@ -87,13 +87,14 @@ def as_distribution(value: Any) -> Distribution:
         return value
     if isinstance(value, (int, float)):
         return Constant(*_numbers([value], value))
-    kind, ends = (SplitRange, value["split"]) if isinstance(value, dict) and set(value) == {"split"} else (Uniform, value)
+    split = isinstance(value, dict) and set(value) == {"split"}
+    ends = value["split"] if split else value
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
         raise AugmentationError(f"{value!r} is not {_ALLOWED}")
     low, high = _numbers(ends, value)
     if low > high:
         raise AugmentationError(f"{value!r} is not {_ALLOWED}")
-    return kind(low, high)
+    return SplitRange(low, high) if split else Uniform(low, high)
 
 
 def as_plain(value: Distribution) -> Any:

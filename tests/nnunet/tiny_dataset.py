@@ -13,7 +13,7 @@ from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 NAME = "Dataset901_Tiny"
 CASES = [f"case_{i}" for i in range(6)]
 TRAIN, VAL = CASES[:4], CASES[4:]
-SHAPE = (14, 40, 36)
+SHAPE = (10, 24, 26)
 LABELS = {"background": 0, "outer": 1, "inner": 2}
 REGIONS = {"background": 0, "whole": [1, 2], "core": 2, "ignore": 3}
 
@@ -53,12 +53,12 @@ def build(root: Path, channels: int = 1, regions: bool = False, mask_norm: bool 
             )
 
 
-def write_previous_stage(root: Path, trainer: str) -> Path:
-    """Pretend that `trainer` predicted all cases in 3d_lowres; return the folder that the cascade reads."""
+def write_previous_stage(root: Path, preprocessed: str, trainer: str) -> Path:
+    """Pretend that `trainer` predicted all cases in 3d_lowres, with results below `root`; return where."""
     folder = root / "nnUNet_results" / NAME / f"{trainer}__nnUNetPlans__3d_lowres"
     folder = folder / "predicted_next_stage" / "3d_cascade_fullres"
     folder.mkdir(parents=True)
-    source = nnUNetDatasetBlosc2(str(root / "nnUNet_preprocessed" / NAME / "nnUNetPlans_3d_fullres"))
+    source = nnUNetDatasetBlosc2(os.path.join(preprocessed, NAME, "nnUNetPlans_3d_fullres"))
     for case in CASES:
         _, seg, _, _ = source.load_case(case)
         nnUNetDatasetBlosc2.save_seg(np.clip(seg[0], 0, 2).astype(np.int8), str(folder / case))
@@ -80,10 +80,10 @@ def _write_case(raw: Path, case: str, channels: int, regions: bool, rng: np.rand
     grid = np.stack(np.meshgrid(*(np.arange(s) for s in SHAPE), indexing="ij"), -1).astype(float)
     centre = np.array(SHAPE) / 2 + rng.uniform(-2, 2, 3)
     distance = np.linalg.norm((grid - centre) / (0.8, 1.6, 1.6), axis=-1)
-    seg = (distance < 8).astype(np.uint8) + (distance < 4)
+    seg = (distance < 5).astype(np.uint8) + (distance < 2.5)
     image = seg * 2.0 + rng.normal(0, 0.5, (channels, *SHAPE))
     image += 5  # keeps the nonzero crop from cutting into the object
-    image[:, :, :4] = 0  # and leaves it something to cut
+    image[:, :, :2] = 0  # and leaves it something to cut
     if regions:
         seg[:2] = 3
     for c in range(channels):
@@ -107,7 +107,7 @@ def _plans(channels: int, mask_norm: bool) -> dict:
         "label_manager": "LabelManager",
         "foreground_intensity_properties_per_channel": {str(c): statistics for c in range(channels)},
         "configurations": {
-            "2d": _configuration("2d", [32, 28], [1.0, 1.0], channels, mask_norm),
+            "2d": _configuration("2d", [24, 20], [1.0, 1.0], channels, mask_norm),
             "3d_fullres": {**_configuration("3d_fullres", [8, 20, 16], [1.0] * 3, channels, mask_norm)},
             "3d_lowres": {**_configuration("3d_lowres", [8, 16, 16], [1.5] * 3, channels, mask_norm),
                           "next_stage": "3d_cascade_fullres"},

@@ -30,9 +30,10 @@ class BarProgress(SilentProgress):
         self._head = f"epoch {epoch + 1}/{epochs}"
         self._start(f"{self._head} training", iterations)
 
-    def step(self, loss: float, wait_ms: float, augment_ms: float) -> None:
+    def step(self, loss: float | None, wait_ms: float, augment_ms: float) -> None:
         """Move the bar on and show smoothed values."""
         for name, value in (("loss", loss), ("wait", wait_ms), ("augment", augment_ms)):
+            value = float("nan") if value is None else value
             self._means[name] = value + (1 - SMOOTHING) * (self._means.get(name, value) - value)
         means = self._means
         text = f"loss {means['loss']:.3f}  wait {means['wait']:.0f} ms  augmentation {means['augment']:.1f} ms"

@@ -89,7 +89,8 @@ def _set_threads(device: str) -> None:
         torch.set_num_threads(multiprocessing.cpu_count())
     elif device == "cuda":
         torch.set_num_threads(1)
-        torch.set_num_interop_threads(1)
+        if torch.get_num_interop_threads() != 1:  # torch allows this once in a process
+            torch.set_num_interop_threads(1)
 
 
 if __name__ == "__main__":

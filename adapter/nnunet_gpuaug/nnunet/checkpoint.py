@@ -6,8 +6,10 @@ from importlib import metadata
 
 import torch
 
+from nnunet_gpuaug import __version__
+
 KEY = "nnunet_gpuaug"
-PACKAGES = ("nnunet-gpuaug", "nnunetv2", "batchgeneratorsv2", "kornia", "monai", "torch")
+PACKAGES = ("nnunetv2", "batchgeneratorsv2", "kornia", "monai", "torch")
 
 
 class CheckpointError(OSError):
@@ -16,7 +18,7 @@ class CheckpointError(OSError):
 
 def versions() -> dict[str, str]:
     """Versions of the packages that decide what a training does."""
-    found = {}
+    found = {"nnunet-gpuaug": __version__}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import torch
 from batchgeneratorsv2.transforms.utils.compose import ComposeTransforms
+from batchgeneratorsv2.transforms.utils.pseudo2d import Convert2DTo3DTransform, Convert3DTo2DTransform
 
 from nnunet_gpuaug import AugmentationError, Pipeline
 
@@ -56,7 +57,7 @@ def _end_with_parent(parent_pid: int, every_s: float = 1.0) -> None:
     os._exit(1)
 
 
-def divide(compose, on_unmapped: str = "error", seed: int | None = None) -> tuple[list, "Pipeline | None"]:
+def divide(compose, on_unmapped: str = "error", seed: int | None = None) -> tuple[list, Pipeline | None]:
     """Divide a trainer's transforms into what the workers keep and what the device runs.
 
     Args:
@@ -76,9 +77,13 @@ def divide(compose, on_unmapped: str = "error", seed: int | None = None) -> tupl
         if on_unmapped == "error":
             raise
     transforms = list(compose.transforms) if isinstance(compose, ComposeTransforms) else [compose]
-    # The longest tail that the device can run. A tail is tried whole because steps may belong together
-    # (3D to 2D and back), so that each alone tells nothing.
-    for first in range(1, len(transforms)):
+    # The longest tail that the device can run, and not from within a 3D-as-2D section: what the way back to 3D needs
+    # to know is lost between worker and device.
+    depth = 0
+    for first, before in enumerate(transforms[:-1], start=1):
+        depth += isinstance(before, Convert3DTo2DTransform) - isinstance(before, Convert2DTo3DTransform)
+        if depth:
+            continue
         try:
             return transforms[:first], Pipeline.from_nnunet(ComposeTransforms(transforms[first:]), seed=seed)
         except AugmentationError:

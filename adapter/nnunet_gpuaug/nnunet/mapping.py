@@ -13,9 +13,15 @@ from batchgeneratorsv2.transforms.intensity import brightness, contrast, gamma, 
 from batchgeneratorsv2.transforms.nnunet import random_binary_operator, remove_connected_components, seg_to_onehot
 from batchgeneratorsv2.transforms.noise import gaussian_blur
 from batchgeneratorsv2.transforms.spatial import low_resolution, mirroring, spatial
-from batchgeneratorsv2.transforms.utils import compose, deep_supervision_downsampling, nnunet_masking, pseudo2d
+from batchgeneratorsv2.transforms.utils import (
+    compose,
+    deep_supervision_downsampling,
+    nnunet_masking,
+    pseudo2d,
+    remove_label,
+    seg_to_regions,
+)
 from batchgeneratorsv2.transforms.utils import random as bg_random
-from batchgeneratorsv2.transforms.utils import remove_label, seg_to_regions
 
 from .. import transforms as ours
 from ..errors import AugmentationError, UnmappedTransformError

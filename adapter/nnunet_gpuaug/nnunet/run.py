@@ -13,8 +13,9 @@ from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 from torch import distributed
 
 from nnunet_gpuaug import AugmentationError
+from nnunet_gpuaug.nnunet.mixin import GPUAugMixin
 from nnunet_gpuaug.nnunet.settings import Settings, SilentProgress
-from nnunet_gpuaug.nnunet.trainer import GPUAugMixin, wrapped_trainer
+from nnunet_gpuaug.nnunet.trainer import wrapped_trainer
 
 
 class UsageError(AugmentationError):
@@ -66,7 +67,7 @@ def run(job: Job, make_progress: Callable[[], SilentProgress] = SilentProgress) 
         make_progress: makes what the training reports to; a picklable function.
     """
     check(job)
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # started by torchrun or the like: this process is one rank
+    if _started_as_rank():
         _run_rank(int(os.environ["RANK"]), job, make_progress)
     elif job.num_gpus > 1:
         os.environ["MASTER_ADDR"] = "localhost"
@@ -109,8 +110,9 @@ def check(job: Job) -> type:
             f"{job.dataset} is not preprocessed for {job.configuration}: {data} is missing or empty; "
             f"run nnUNetv2_preprocess first"
         )
-    if configuration.batch_size < job.num_gpus:
-        raise UsageError(f"-num_gpus {job.num_gpus} is more than the batch size of {configuration.batch_size}")
+    ranks = int(os.environ["WORLD_SIZE"]) if _started_as_rank() else job.num_gpus
+    if configuration.batch_size < ranks:
+        raise UsageError(f"{ranks} GPUs (-num_gpus) are more than the batch size of {configuration.batch_size}")
     return trainer_class
 
 
@@ -154,8 +156,13 @@ def _dataset_folder(job: Job) -> str:
     return folder
 
 
+def _started_as_rank() -> bool:
+    # by torchrun or the like
+    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 def _run_rank(rank: int, job: Job, make_progress: Callable[[], SilentProgress]) -> None:
-    if "WORLD_SIZE" in os.environ:
+    if _started_as_rank():
         distributed.init_process_group("nccl")
     else:
         setup_ddp(rank, job.num_gpus)

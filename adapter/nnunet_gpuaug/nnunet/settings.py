@@ -42,7 +42,7 @@ class SilentProgress:
     def start_epoch(self, epoch: int, epochs: int, iterations: int) -> None:
         """An epoch begins."""
 
-    def step(self, loss: float, wait_ms: float, augment_ms: float) -> None:
+    def step(self, loss: float | None, wait_ms: float, augment_ms: float) -> None:
         """A training iteration is done."""
 
     def start_validation(self, iterations: int) -> None:

@@ -6,8 +6,8 @@ float32 operations in its order. One rounding apart, and voxels at the edge of a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -49,14 +49,31 @@ def sampling_coordinates(matrix: np.ndarray, patch: Sequence[int], size: Sequenc
         )
         for axis, n in enumerate(patch)
     ]
+    return _normalised(matrix, axes, size, matmul_is_fused())
+
+
+def _normalised(matrix: np.ndarray, axes: Sequence[Tensor], size: Sequence[int], fused: bool) -> list[Tensor]:
+    """matrix · axes / (size / 2), the sums rounded after each term; `fused` leaves the products unrounded."""
     out = []
     for weights, n in zip(torch.from_numpy(matrix).float().tolist(), size, strict=True):
         acc = axes[0] * weights[0]
         for axis, weight in zip(axes[1:], weights[1:], strict=True):
-            acc = acc + axis * weight
+            # a product of two float32 is exact in float64
+            acc = (acc.double() + axis.double() * weight).float() if fused else acc + axis * weight
         # a tensor as divisor: CUDA multiplies by the reciprocal of a number, which rounds differently
-        out.append(acc / torch.full((), n / 2, device=like.device))
+        out.append(acc / torch.full((), n / 2, device=acc.device))
     return out
+
+
+@cache
+def matmul_is_fused() -> bool:
+    """Whether this host's BLAS multiplies and adds with one rounding. batchgeneratorsv2 computes its coordinates by a
+    matrix product, whose last bit depends on the processor; to give the same labels, follow the host."""
+    axes = [torch.arange(-7.5, 8).view([-1 if axis == i else 1 for i in range(3)]) for axis in range(3)]
+    matrix = affine_matrix((0.1, 0.2, 0.3), (1.1, 1.2, 1.3))
+    grid = torch.stack(torch.broadcast_tensors(*axes), dim=-1)
+    product = torch.matmul(grid, torch.from_numpy(matrix.T).float())
+    return torch.equal(product, torch.stack(_normalised(matrix, axes, (2, 2, 2), fused=True), dim=-1))
 
 
 def reaches_outside(matrix: np.ndarray, patch: Sequence[int], size: Sequence[int]) -> bool:
@@ -64,23 +81,26 @@ def reaches_outside(matrix: np.ndarray, patch: Sequence[int], size: Sequence[int
 
     The coordinates grow along each axis of the patch, so the corners hold the extremes: this needs no grid.
     """
-    corners = np.array(list(itertools.product(*[((1 - n) / 2, (n - 1) / 2) for n in patch])), dtype=np.float32)
-    a = matrix.astype(np.float32)
-    acc = corners[:, :1] * a[:, 0]
-    for axis in range(1, len(patch)):
-        acc = acc + corners[:, axis : axis + 1] * a[:, axis]
-    grid = acc / (np.array(size, dtype=np.float32) / 2)
+    ends = [torch.tensor([(1 - n) / 2, (n - 1) / 2]) for n in patch]
+    grid = _normalised(matrix, torch.meshgrid(*ends, indexing="ij"), size, matmul_is_fused())
+    low, high = min(c.min().item() for c in grid), max(c.max().item() for c in grid)
     bound = min(1 - 1 / n for n in size)
-    return not (-float(grid.min()) <= bound and float(grid.max()) <= bound)
+    return not (-low <= bound and high <= bound)
 
 
 def warp_image(
-    image: Tensor, coordinates: Sequence[Tensor], mode: str = "bilinear", padding: str = "zeros", fill: float = 0.0
+    image: Tensor,
+    matrix: np.ndarray,
+    patch: Sequence[int],
+    mode: str = "bilinear",
+    padding: str = "zeros",
+    fill: float = 0.0,
 ) -> Tensor:
-    """Sample image (C, *S) at `coordinates`; linear (`bilinear`) or `nearest`. Returns (C, *patch).
+    """Sample image (C, *S) by `matrix`; linear (`bilinear`) or `nearest`. Returns (C, *patch).
 
     padding: `zeros`, `border`, `reflection` as in `grid_sample`, or `constant`: `fill` outside.
     """
+    coordinates = sampling_coordinates(matrix, patch, image.shape[1:], image)
     grid = torch.stack(tuple(reversed(coordinates)), dim=-1)[None].to(image.dtype)
     source = image - fill if padding == "constant" else image
     out = grid_sample(
@@ -91,32 +111,26 @@ def warp_image(
 
 def warp_labels(
     seg: Tensor,
-    coordinates: Sequence[Tensor],
+    matrix: np.ndarray,
+    patch: Sequence[int],
     outside: float,
-    counts_outside: bool,
     mode: str = "bilinear",
     tiebreak: str = "nearest",
 ) -> Tensor:
-    """Sample labels (K, *S) at `coordinates`: each voxel gets the label with the largest interpolated share.
+    """Sample labels (K, *S) by `matrix`: each voxel gets the label with the largest interpolated share.
 
     The share of a label is the sum of the linear weights of those of the 8 (2D: 4) neighbours that carry it, so the
     cost does not depend on the number of labels, and no label can appear that no neighbour has. Beyond the border
     every voxel has the label `outside`. Ties, after rounding of 1000 × share to float16, go to the nearest
     neighbour's label if it is among the tied ones, else to the lowest; `tiebreak` `lowest` or `highest` skips the
-    nearest. `mode` `nearest` takes the nearest neighbour's label everywhere.
-
-    Args:
-        counts_outside: some coordinate reaches beyond the border (`reaches_outside`).
-
-    Returns:
-        (K, *patch), of seg's dtype.
+    nearest. `mode` `nearest` takes the nearest neighbour's label everywhere. Returns (K, *patch), of seg's dtype.
     """
-    patch = coordinates[0].shape
-    flat = [c.reshape(-1) for c in coordinates]
+    flat = [c.reshape(-1) for c in sampling_coordinates(matrix, patch, seg.shape[1:], seg)]
+    counts_outside = reaches_outside(matrix, patch, seg.shape[1:])
     count = flat[0].numel()
     out = seg.new_empty((len(seg), count))
-    # some forty temporaries: on the CPU they should stay in the cache, on a GPU each should fill the device
-    step = 2**16 if seg.device.type == "cpu" else 2**22
+    # the temporaries are 9 times as large: on the CPU they should stay in the cache, on a GPU each should fill it
+    step = 2**13 if seg.device.type == "cpu" else 2**20
     for start in range(0, count, step):
         part = slice(start, start + step)
         out[:, part] = _warp_labels(seg, [c[part] for c in flat], outside, counts_outside, mode, tiebreak)
@@ -126,54 +140,62 @@ def warp_labels(
 def _warp_labels(
     seg: Tensor, coordinates: Sequence[Tensor], outside: float, counts_outside: bool, mode: str, tiebreak: str
 ) -> Tensor:
-    size = seg.shape[1:]
-    position = [((c + 1) * n - 1) / 2 for c, n in zip(coordinates, size, strict=True)]
-    nearest, _ = _gather(seg, [p.round() for p in position], outside)
+    position = [((c + 1) * n - 1) / 2 for c, n in zip(coordinates, seg.shape[1:], strict=True)]
+    nearest, _ = _gather(seg, [p.round()[None] for p in position], outside)
     if mode == "nearest":
-        return nearest
+        return nearest[0]
+
     low = [p.floor() for p in position]
-    labels, weights, inside = [], [], []
-    for corner in itertools.product((0, 1), repeat=len(size)):
-        at = [lo + step for lo, step in zip(low, corner, strict=True)]
-        found, valid = _gather(seg, at, outside)
-        labels.append(found)
-        inside.append(valid)
-        # grid_sample multiplies the weights from the last axis to the first
-        sides = [(p - lo) if step else (lo + 1 - p) for p, lo, step in zip(position, low, corner, strict=True)]
-        weight = sides[-1]
-        for side in reversed(sides[:-1]):
-            weight = weight * side
-        weights.append(weight * _SCORE)
+    corners = _corners([torch.stack([lo, lo + 1]) for lo in low])
+    labels, inside = _gather(seg, corners, outside)
+    # grid_sample multiplies the weights from the last axis to the first
+    sides = _corners([torch.stack([lo + 1 - p, p - lo]) for p, lo in zip(position, low, strict=True)])
+    weights = sides[-1]
+    for side in reversed(sides[:-1]):
+        weights = weights * side
+    weights = torch.where(inside, weights * _SCORE, 0.0)[:, None]
 
-    def score(label: Tensor) -> Tensor:
-        total = torch.zeros_like(weights[0]).expand(label.shape)
-        for found, valid, weight in zip(labels, inside, weights, strict=True):
-            total = total + torch.where((found == label) & valid, weight, 0.0)
-        if counts_outside:  # the share of `outside` is what the others leave, as it has the rest of the plane
-            rest = torch.zeros_like(weights[0]).expand(label.shape)
-            for found, valid, weight in zip(labels, inside, weights, strict=True):
-                rest = rest - torch.where((found != outside) & valid, weight, 0.0)
-            total = torch.where(label == outside, rest + _SCORE, total)
-        return total.half()
+    # (neighbours + 1, K, N): the candidates are the neighbours' labels and, last, the nearest label. Their scores are
+    # summed one neighbour after the other, because the order decides the rounding.
+    candidates = torch.cat([labels, nearest])
+    score = torch.zeros(candidates.shape, device=seg.device)
+    for label, weight in zip(labels, weights, strict=True):
+        score += torch.where(candidates == label, weight, 0.0)
+    if counts_outside:  # the share of `outside` is what the others leave, as it has the rest of the plane
+        rest = torch.zeros(labels.shape[1:], device=seg.device)
+        for taken in torch.where(labels == outside, 0.0, weights):
+            rest -= taken
+        score = torch.where(candidates == outside, rest + _SCORE, score)
+    score = score.half()
 
-    best, winner = score(labels[0]), labels[0]
-    for label in labels[1:]:
-        other = score(label)
-        tied = label > winner if tiebreak == "highest" else label < winner
-        better = (other > best) | ((other == best) & tied)
-        best, winner = torch.where(better, other, best), torch.where(better, label, winner)
-    return torch.where(score(nearest) == best, nearest, winner) if tiebreak == "nearest" else winner
+    labels, best = candidates[:-1], score[:-1].amax(dim=0)
+    if tiebreak == "highest":
+        winner = torch.where(score[:-1] == best, labels, labels.amin(dim=0)).amax(dim=0)
+    else:
+        winner = torch.where(score[:-1] == best, labels, labels.amax(dim=0)).amin(dim=0)
+    return torch.where(score[-1] == best, nearest[0], winner) if tiebreak == "nearest" else winner
+
+
+def _corners(pairs: Sequence[Tensor]) -> list[Tensor]:
+    """For each axis the lower and upper value (2, N), to the values at the 2^rank corners (2^rank, N)."""
+    rank, count = len(pairs), pairs[0].shape[1]
+    return [
+        pair.view([2 if axis == i else 1 for i in range(rank)] + [count]).expand(*[2] * rank, count).reshape(-1, count)
+        for axis, pair in enumerate(pairs)
+    ]
 
 
 def _gather(seg: Tensor, at: Sequence[Tensor], outside: float) -> tuple[Tensor, Tensor]:
-    """Labels (K, N) at whole-numbered positions, `outside` beyond the border; and where (N,) it is inside."""
-    index, valid = None, None
+    """Labels (M, K, N) at whole-numbered positions, one (M, N) for each axis, and where (M, N) they are inside seg.
+    Beyond the border the label is `outside`."""
+    index, inside = None, None
     for p, n in zip(at, seg.shape[1:], strict=True):
         ok = (p >= 0) & (p <= n - 1)
         i = p.clamp(0, n - 1).long()
         index = i if index is None else index * n + i
-        valid = ok if valid is None else valid & ok
-    return torch.where(valid, seg.flatten(1)[:, index], outside).to(seg.dtype), valid
+        inside = ok if inside is None else inside & ok
+    found = seg.flatten(1)[:, index].movedim(1, 0)
+    return torch.where(inside[:, None], found, outside).to(seg.dtype), inside
 
 
 def center_crop(x: Tensor, patch: Sequence[int], padding: str = "constant", fill: float = 0.0) -> Tensor:

@@ -60,7 +60,7 @@ class Transform:
         return shape
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
-        """The values for one row. Drawn whether or not the row's gate is open, so that it does not shift later draws."""
+        """The values for one row, drawn whether or not its gate is open."""
         return {}
 
     def draw(self, streams: Sequence[random.Random], shape: Shape) -> Params:
@@ -125,7 +125,8 @@ class _KorniaAugmentation(Transform):
     def transform_tensor(self, input: Tensor, *, shape: Tensor | None = None, match_channel: bool = True) -> Tensor:
         if input.ndim not in (4, 5):
             raise AugmentationError(
-                f"{type(self).__name__} got shape {tuple(input.shape)}; it takes a batch (B, C, H, W) or (B, C, D, H, W)"
+                f"{type(self).__name__} got shape {tuple(input.shape)}; it takes a batch, (B, C, H, W) or "
+                "(B, C, D, H, W)"
             )
         return input
 

@@ -105,10 +105,11 @@ class DownsampleSegForDS(LabelStep):
         ds_scales: tuple[float | tuple[float, ...], ...] = Field(min_length=1)
 
     def shape_after(self, shape: Shape) -> Shape:
-        for scales in self._scales(len(shape.spatial)):
-            if len(scales) != len(shape.spatial) or 0 in [round(n * s) for n, s in zip(shape.spatial, scales, strict=True)]:
+        size = shape.spatial
+        for scales in self._scales(len(size)):
+            if len(scales) != len(size) or any(round(n * s) < 1 for n, s in zip(size, scales, strict=True)):
                 raise AugmentationError(
-                    f"DownsampleSegForDS: ds_scales has {scales}, which does not fit the spatial size {shape.spatial}: "
+                    f"DownsampleSegForDS: ds_scales has {scales}, which does not fit the spatial size {size}: "
                     "one factor for each axis, and at least one voxel must remain"
                 )
         return shape

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..batch import Batch, Shape
 from ..errors import AugmentationError
 from ..ops import geometry as ops
+from ..ops._dispatch import warp_image, warp_labels
 from ..sampling import Probability, Scalar, Uniform
 from .base import LabelStep, Params, SpatialAugmentation, Spec, drawn_rows
 
@@ -73,7 +74,8 @@ class Spatial(SpatialAugmentation):
             raise AugmentationError(
                 f"Spatial: patch_size = {patch} has {len(patch)} axes, the input has the spatial size {size}"
             )
-        if self.spec.padding_mode_image == "reflection" and any(p > 2 * n - 1 for p, n in zip(patch, size, strict=True)):
+        reflects = self.spec.padding_mode_image == "reflection"
+        if reflects and any(p > 2 * n - 1 for p, n in zip(patch, size, strict=True)):
             raise AugmentationError(
                 f"Spatial: patch_size = {patch} is too large for padding_mode_image = 'reflection' on an input of "
                 f"{size}: at most twice the input's size minus 1"
@@ -94,13 +96,14 @@ class Spatial(SpatialAugmentation):
         }
 
     def apply_to_image(self, batch: Batch, params: Params) -> Batch:
-        s, size = self.spec, batch.image.shape[2:]
+        s = self.spec
         crop = {"padding": _CROP_PADDING[s.padding_mode_image]}
         crop["fill"] = s.padding_value_image if s.padding_mode_image == "constant" else 0.0
 
         def warp(image: Tensor, matrix: Any) -> Tensor:
-            at = ops.sampling_coordinates(matrix, s.patch_size, size, image)
-            return ops.warp_image(image, at, s.mode_image, s.padding_mode_image, s.padding_value_image)
+            return warp_image(
+                image, matrix, s.patch_size, s.mode_image, s.padding_mode_image, s.padding_value_image
+            )
 
         return replace(batch, image=self._each_row(batch.image, params, warp, crop))
 
@@ -110,13 +113,10 @@ class Spatial(SpatialAugmentation):
         s, seg = self.spec, batch.segmentation
         outside = s.padding_value_seg if s.border_mode_seg == "constant" else 0
         if outside < 0 and seg.dtype == torch.uint8:
-            raise AugmentationError(f"segmentation is uint8, which cannot hold padding_value_seg = {outside}; use int16")
+            raise AugmentationError(f"segmentation is uint8 and cannot hold padding_value_seg = {outside}; use int16")
 
         def warp(labels: Tensor, matrix: Any) -> Tensor:
-            size = labels.shape[1:]
-            at = ops.sampling_coordinates(matrix, s.patch_size, size, labels)
-            beyond = ops.reaches_outside(matrix, s.patch_size, size)
-            return ops.warp_labels(labels, at, outside, beyond, s.mode_seg, s.seg_tiebreak)
+            return warp_labels(labels, matrix, s.patch_size, outside, s.mode_seg, s.seg_tiebreak)
 
         crop = {"padding": "constant", "fill": float(outside)}
         return replace(batch, segmentation=self._each_row(seg, params, warp, crop))

@@ -1,0 +1,45 @@
+"""Chooses, for the tensor at hand, between an op and the Triton kernel that computes the same."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from torch import Tensor, float32
+
+from . import geometry
+
+try:
+    from ..kernels import warp
+except ImportError:  # Triton is never required
+    warp = None
+
+_INDEX_LIMIT = 2**31  # the kernels index with 32 bits
+
+
+def _has_kernel(x: Tensor, patch: Sequence[int]) -> bool:
+    small = max(x.numel(), len(x) * math.prod(patch)) < _INDEX_LIMIT
+    return warp is not None and small and (x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
+
+
+def warp_image(
+    image: Tensor, matrix: np.ndarray, patch: Sequence[int], mode: str, padding: str, fill: float
+) -> Tensor:
+    """`geometry.warp_image`."""
+    covered = mode == "bilinear" and padding in ("zeros", "constant") and image.dtype == float32
+    if covered and _has_kernel(image, patch):
+        outside = fill if padding == "constant" else 0.0
+        return warp.warp_image(image, matrix, patch, outside, geometry.matmul_is_fused())
+    return geometry.warp_image(image, matrix, patch, mode, padding, fill)
+
+
+def warp_labels(
+    seg: Tensor, matrix: np.ndarray, patch: Sequence[int], outside: int, mode: str, tiebreak: str
+) -> Tensor:
+    """`geometry.warp_labels`."""
+    if mode == "bilinear" and not seg.is_floating_point() and _has_kernel(seg, patch):
+        counts = geometry.reaches_outside(matrix, patch, seg.shape[1:])
+        return warp.warp_labels(seg, matrix, patch, outside, tiebreak, geometry.matmul_is_fused(), counts)
+    return geometry.warp_labels(seg, matrix, patch, outside, mode, tiebreak)
