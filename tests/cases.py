@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.functional import interpolate
+
 from nnunet_gpuaug import Batch, Pipeline
 from nnunet_gpuaug import transforms as T
 from nnunet_gpuaug.transforms.base import Transform
-from torch.nn.functional import interpolate
 
 torch.set_num_threads(1)  # the tensors are small: a second thread would only wait
 
@@ -45,6 +46,13 @@ class Case:
 
     def pipeline(self, size: Size | None = None, p: float = 1.0, seed: int = 0) -> Pipeline:
         return Pipeline(self.steps(size, p), seed=seed)
+
+    def needy_step(self) -> str:
+        """The first step that fails without a segmentation."""
+        from nnunet_gpuaug.transforms.base import LabelStep
+
+        names = [type(s).__name__ for s in self.steps() if isinstance(s, LabelStep)]
+        return next(name for name in names if not name.startswith("Convert") or name.endswith("Regions"))
 
     def batch(self, rows: int = 3, size: Size | None = None, **options: Any) -> Batch:
         return make_batch(rows, self.channels, size or SIZES[self.rank], self.seg_channels, **options)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+
 from cases import CASES, SIZES, Case, assert_same, differ, make_batch, tensors
 from nnunet_gpuaug import Batch, ConvertSegmentationToRegions, Draw, Pipeline
 from nnunet_gpuaug.transforms.base import Transform

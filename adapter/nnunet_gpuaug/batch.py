@@ -10,6 +10,9 @@ from torch import Tensor
 
 from .errors import AugmentationError
 
+_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+_LABEL_DTYPES = (*_INTEGERS, torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
 
 class Shape(NamedTuple):
     """What a draw has to know of a batch: channels, segmentation channels, spatial size, and, while the first
@@ -70,9 +73,10 @@ class Batch:
             raise AugmentationError(f"image has shape {tuple(image.shape)}; no axis may be empty")
         if seg is None:
             return
-        if not isinstance(seg, Tensor) or seg.dtype == torch.bool or seg.is_complex():
+        if not isinstance(seg, Tensor) or seg.dtype not in _LABEL_DTYPES:
             kind = seg.dtype if isinstance(seg, Tensor) else type(seg).__name__
-            raise AugmentationError(f"segmentation is {kind}; it must be a tensor of labels (an integer type or float)")
+            allowed = ", ".join(str(dtype).removeprefix("torch.") for dtype in _LABEL_DTYPES)
+            raise AugmentationError(f"segmentation is {kind}; it must be a tensor of labels of type {allowed}")
         if seg.ndim != image.ndim or seg.shape[0] != image.shape[0] or seg.shape[2:] != image.shape[2:]:
             raise AugmentationError(
                 f"segmentation has shape {tuple(seg.shape)}, image {tuple(image.shape)}; "
@@ -85,7 +89,7 @@ class Batch:
 
     @staticmethod
     def _check_labels(seg: Tensor) -> None:
-        if seg.is_floating_point() and not bool((seg == seg.round()).all()):
+        if seg.is_floating_point() and not bool((seg - seg.round() == 0).all()):
             raise AugmentationError("segmentation holds values that are not whole numbers; labels must be whole")
         lowest = seg.min().item()
         if lowest < -1:

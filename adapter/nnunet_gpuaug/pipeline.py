@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .batch import Batch
+from .batch import Batch, Shape
 from .errors import AugmentationError
 from .sampling import SEED_BITS, draw_seed, row_streams
 from .transforms import RemoveLabel
@@ -26,17 +26,23 @@ class Draw:
     """Everything drawn for one batch: one dict of CPU tensors (rows first) for each transform.
 
     Applying the same draw to the same batch on the same device gives the same bits.
+
+    Attributes:
+        names: the transforms.
+        params: what was drawn for each.
+        shape: of the batch that it was drawn for. None is not compared with a batch.
     """
 
     names: tuple[str, ...]
     params: tuple[Params, ...]
+    shape: Shape | None = None
 
     def __len__(self) -> int:
         return len(self.params[0]["batch_prob"]) if self.params else 0
 
     def rows(self, start: int, stop: int) -> Draw:
         """The draw of the rows start..stop-1."""
-        return Draw(self.names, tuple({k: v[start:stop] for k, v in p.items()} for p in self.params))
+        return Draw(self.names, tuple({k: v[start:stop] for k, v in p.items()} for p in self.params), self.shape)
 
     def save(self, path: str | Path) -> None:
         """Write the draw to a file. A file that exists is replaced only once the new one is complete."""
@@ -44,7 +50,8 @@ class Draw:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
         try:
             with os.fdopen(handle, "wb") as file:
-                torch.save({"names": list(self.names), "params": list(self.params)}, file)
+                shape = None if self.shape is None else tuple(self.shape)
+                torch.save({"names": list(self.names), "params": list(self.params), "shape": shape}, file)
             os.replace(temporary, path)
         except BaseException:
             os.unlink(temporary)
@@ -55,11 +62,18 @@ class Draw:
         """Read what `save` wrote. Holds tensors only: nothing in the file is executed."""
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-            return cls(tuple(content["names"]), tuple(content["params"]))
+            names, params, shape = content["names"], content["params"], content["shape"]
+            rows = {len(values) for step in params for values in step.values()}
+            complete = len(names) == len(params) and len(rows) <= 1 and all("batch_prob" in step for step in params)
+            draw = cls(tuple(names), tuple(params), None if shape is None else Shape(*shape))
         except (OSError, MemoryError):
             raise
         except Exception as error:
-            raise AugmentationError(f"{path} is not a saved draw: {error}") from error
+            # torch's own text would advise to load the file unsafely
+            raise AugmentationError(f"{path} is not a saved draw ({type(error).__name__})") from error
+        if not complete:
+            raise AugmentationError(f"{path} is not a complete draw: transforms {names}, rows {sorted(rows)}")
+        return draw
 
 
 class Pipeline:
@@ -82,6 +96,10 @@ class Pipeline:
     """
 
     def __init__(self, transforms: Sequence[Transform], seed: int | None = None) -> None:
+        if isinstance(transforms, Transform):
+            raise AugmentationError(f"transforms is {transforms!r}; it must be a list of transforms")
+        if seed is not None and (not isinstance(seed, int) or not 0 <= seed < 2**63):
+            raise AugmentationError(f"seed = {seed!r}; it must be a whole number from 0 to 2**63 - 1")
         for index, transform in enumerate(transforms):
             if not isinstance(transform, Transform):
                 raise AugmentationError(f"transforms[{index}] is {transform!r}; it must be a transform of this package")
@@ -124,7 +142,7 @@ class Pipeline:
             after = transform.shape_after(shape)
             params.append(transform.draw(streams, shape))
             shape = after
-        return Draw(self._names(), tuple(params))
+        return Draw(self._names(), tuple(params), batch.shape)
 
     @torch.no_grad()
     def apply(self, batch: Batch, draw: Draw) -> Batch:
@@ -138,7 +156,12 @@ class Pipeline:
         if draw.names != names:
             raise AugmentationError(f"the draw is for {list(draw.names)}, the pipeline has {list(names)}")
         if draw.params and len(draw) != len(batch):
-            raise AugmentationError(f"the draw is for {len(draw)} rows, the batch has {len(batch)}")
+            raise AugmentationError(f"the draw is for {len(draw)} row(s), the batch has {len(batch)}")
+        if draw.shape is not None and draw.shape._replace(seg_channels=batch.shape.seg_channels) != batch.shape:
+            raise AugmentationError(
+                f"the draw is for {draw.shape.channels} channel(s) of the spatial size {draw.shape.spatial}, "
+                f"the batch has {batch.shape.channels} of {batch.shape.spatial}"
+            )
         image, seg = batch.image, batch.segmentation
         narrow = seg is not None and seg.dtype == torch.uint8
         work = replace(batch, image=image.to(compute_dtype(image)), segmentation=seg.to(torch.int16) if narrow else seg)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import torch
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from .errors import AugmentationError
 
@@ -104,5 +104,23 @@ def as_plain(value: Distribution) -> Any:
     return [value.low, value.high] if isinstance(value, Uniform) else {"split": [value.low, value.high]}
 
 
+def _lowest(value: Distribution) -> float:
+    return value.value if isinstance(value, Constant) else value.low
+
+
+def _not_negative(value: Distribution) -> Distribution:
+    if _lowest(value) < 0:
+        raise AugmentationError(f"{as_plain(value)!r} reaches below 0; only 0 and above is allowed")
+    return value
+
+
+def _positive(value: Distribution) -> Distribution:
+    if _lowest(value) <= 0:
+        raise AugmentationError(f"{as_plain(value)!r} reaches down to 0 or below; only above 0 is allowed")
+    return value
+
+
 Scalar = Annotated[Distribution, BeforeValidator(as_distribution), PlainSerializer(as_plain)]
+NotNegative = Annotated[Scalar, AfterValidator(_not_negative)]
+Positive = Annotated[Scalar, AfterValidator(_positive)]
 Probability = Annotated[float, Field(ge=0, le=1)]

@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import nibabel
@@ -27,10 +28,11 @@ LABELS = {"background": 0, "grey_matter": 1, "white_matter": 2}
 SPACING_MM = 2
 
 # In voxels of the 2 mm template (99, 117, 95). The two halves share no slice along the second axis (back to front).
-BACK_HALF = (slice(10, 88), slice(12, 70), slice(0, 80))
-FRONT_HALF = (slice(10, 88), slice(70, 106), slice(0, 80))
+BACK_HALF = (slice(5, 94), slice(8, 66), slice(4, 86))
+FRONT_HALF = (slice(5, 94), slice(66, 108), slice(4, 86))
 TRAINING_SIZE = (56, 48, 56)
-HELD_OUT_SIZE = (64, 36, 56)
+HELD_OUT_SIZE = (56, 40, 56)
+AIR = 0.1  # a T1 value below that of any tissue
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,15 @@ class Case:
     labels: np.ndarray  # uint8, values 0, 1, 2
 
 
+@cache
 def load_template() -> np.ndarray:
     """T1, grey-matter and white-matter maps of the MNI152 template at 2 mm: float32 (3, 99, 117, 95) in [0, 1]."""
     from nilearn.datasets import load_mni152_gm_template, load_mni152_template, load_mni152_wm_template
 
     loaders = (load_mni152_template, load_mni152_gm_template, load_mni152_wm_template)
-    return np.stack([np.asarray(load(resolution=SPACING_MM).dataobj, dtype=np.float32) for load in loaders])
+    maps = np.stack([np.asarray(load(resolution=SPACING_MM).dataobj, dtype=np.float32) for load in loaders])
+    maps.setflags(write=False)
+    return maps
 
 
 def _smooth_noise(rng: np.random.Generator, shape: tuple[int, ...], sigma: float) -> np.ndarray:
@@ -74,7 +79,7 @@ def cut_and_warp(maps: np.ndarray, size: tuple[int, int, int], rng: np.random.Ge
     What lies outside the maps is 0 (air), so a case never sees what is beyond them.
     """
     room = np.array(maps.shape[1:]) - size
-    corner = rng.uniform(0.1 * room, 0.9 * room)
+    corner = rng.uniform(0, room)
     middle = (np.array(size) - 1) / 2
     matrix = _rotation(np.deg2rad(rng.uniform(-8, 8, 3))) * rng.uniform(0.92, 1.08, 3)
 
@@ -84,9 +89,9 @@ def cut_and_warp(maps: np.ndarray, size: tuple[int, int, int], rng: np.random.Ge
     t1, grey, white = (map_coordinates(m, where, order=1, mode="constant", cval=0.0) for m in maps)
 
     labels = np.where(grey + white < 0.5, 0, np.where(grey >= white, 1, 2)).astype(np.uint8)
-    shaded = t1 * np.exp(0.12 * _smooth_noise(rng, size, 20)) * rng.uniform(0.8, 1.2)
+    shaded = t1 * np.exp(0.08 * _smooth_noise(rng, size, 20)) * rng.uniform(0.8, 1.2)
     noisy = shaded + 0.02 * rng.standard_normal(size)
-    image = np.where(t1 > 0, np.maximum(noisy, 0), 0) * 1000  # the air around the brain stays exactly 0, as in T1
+    image = np.where(t1 > AIR, np.maximum(noisy, 0), 0) * 1000  # the air around the brain stays exactly 0
     return Case(name, image.astype(np.float32), labels)
 
 

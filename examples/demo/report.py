@@ -31,16 +31,16 @@ def dice(prediction: np.ndarray, truth: np.ndarray, label: int) -> float:
 
 
 def chance_labellings(image: np.ndarray, truth: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
-    """Labellings that know how frequent each label is, and where the brain is, but nothing else."""
+    """Labellings that know how frequent each label is, two of them where the brain is as well, but nothing else."""
     rng = np.random.default_rng(seed)
     brain = image > 0
     shuffled = truth.copy()
     shuffled[brain] = rng.permutation(truth[brain])
     majority = np.bincount(truth[truth > 0]).argmax()
     return {
-        "chance: the true labels, shuffled": rng.permutation(truth.ravel()).reshape(truth.shape),
-        "chance: shuffled within the brain": shuffled,
-        f"chance: label {majority} in the whole brain": np.where(brain, majority, 0),
+        "chance: truth, shuffled": rng.permutation(truth.ravel()).reshape(truth.shape),
+        "chance: shuffled in the brain": shuffled,
+        f"chance: all of the brain {majority}": np.where(brain, majority, 0),
     }
 
 
@@ -70,10 +70,10 @@ def clearly_above(model: Score, chances: list[Score], margin: float) -> bool:
 def score_table(model: Score, chances: list[Score], label_names: dict[int, str]) -> Table:
     """The scores as a rich table, the model first."""
     table = Table(title="Dice on the held-out case", title_justify="left")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for label in model.dice:
         table.add_column(f"{label_names[label]} ({label})", justify="right")
-    table.add_column("mean", justify="right")
+    table.add_column("mean", justify="right", no_wrap=True)
     for row in (model, *chances):
         style = "bold green" if row is model else None
         table.add_row(row.name, *(f"{d:.3f}" for d in row.dice.values()), f"{row.mean:.3f}", style=style)

@@ -135,8 +135,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--output", type=Path, default=Path("demo_output"), help="folder for everything (default: demo_output)")
     add("--device", default="auto", choices=("auto", "cpu", "cuda"), help="auto: a GPU if torch finds one")
     add("--cases", type=int, default=10, help="number of training cases (default: %(default)s)")
-    add("--epochs", type=int, default=4, help="(default: %(default)s)")
-    add("--iterations", type=int, default=15, help="training iterations per epoch (default: %(default)s)")
+    add("--epochs", type=int, default=5, help="(default: %(default)s)")
+    add("--iterations", type=int, default=16, help="training iterations per epoch (default: %(default)s)")
     add("--seed", type=int, default=0, help="of the dataset, the augmentation and the chance (default: %(default)s)")
     return parser.parse_args(arguments)
 

@@ -164,17 +164,17 @@ def test_stock_command_trains_after_the_export(dataset, monkeypatch):
 
 def test_bar_shows_what_matters():
     text = io.StringIO()
-    bar = BarProgress(Console(file=text, force_terminal=True, width=140))
-    bar.start_epoch(0, 2, 4)
+    bar = BarProgress(Console(file=text, force_terminal=True, width=80))
+    bar.start_epoch(0, 1000, 4)
     for _ in range(4):
-        bar.step(0.5, 12.0, 3.25)
+        bar.step(0.5, 12.0, 35.25)
     bar.start_validation(1)
     bar.validation_step()
     bar.close()
     bar.close()
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.getvalue())
-    assert "epoch 1/2 training" in shown and "epoch 1/2 validation" in shown and "4/4" in shown
-    assert "loss 0.500  wait 12 ms  augmentation 3.2 ms" in shown
+    assert "epoch 1/1000" in shown and "  validation" in shown and "4/4" in shown
+    assert "loss 0.500 wait 12 ms augment 35 ms" in shown
 
 
 def test_train_then_predict_without_this_package(dataset, tmp_path):

@@ -198,6 +198,12 @@ def test_broken_file_beside_the_trainer_is_named(custom):
         wrapped_trainer("MyTrainer")
 
 
+def test_name_clash_is_told(custom, capsys):
+    (custom / "clash.py").write_text("class nnUNetTrainerDA5(object):\n    pass\n")
+    assert find_trainer("nnUNetTrainerDA5").__module__.startswith("nnunetv2.")
+    assert "nnU-Net ignores" in capsys.readouterr().out
+
+
 def test_class_derived_from_a_wrapped_one_is_found(dataset, make_trainer, custom):
     dataset()
     (custom / "derived.py").write_text(

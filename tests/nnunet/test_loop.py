@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -120,6 +121,16 @@ def test_mps_falls_back_to_the_cpu_where_an_operator_is_missing(capsys):
     assert "runs on the CPU from now on" in capsys.readouterr().out
 
 
+def test_what_the_workers_get_can_be_pickled(dataset, make_trainer):
+    dataset()
+    trainer = make_trainer()
+    trainer.initialize()
+    train, val = trainer.get_dataloaders()
+    for loader in (train, val):
+        copy = pickle.loads(pickle.dumps(loader.data_loader))
+        assert next(copy)["data"].shape == next(loader.loader)["data"].shape
+
+
 def test_workers_end_with_the_training(dataset, make_trainer):
     dataset(workers=1)
     trainer = make_trainer(epochs=1)
@@ -136,6 +147,8 @@ def test_workers_end_when_the_training_fails(dataset, make_trainer, monkeypatch)
     assert not multiprocessing.active_children()
 
 
+# nnU-Net's thread that collects the workers' batches ends with an exception of its own
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_killed_worker_ends_the_training_and_is_named(dataset, make_trainer, monkeypatch):
     dataset(workers=1)
     trainer = make_trainer(epochs=1, iterations=200)

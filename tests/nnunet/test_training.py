@@ -42,6 +42,8 @@ CONFIGURATIONS = {
     "2d": ("2d", "nnUNetTrainer", {}),
     "3d_fullres": ("3d_fullres", "nnUNetTrainer", {}),
     "3d_lowres": ("3d_lowres", "nnUNetTrainer", {}),
+    "anisotropic: 2d augmentation": ("3d_flat", "nnUNetTrainer", {}),
+    "residual encoder": ("3d_resenc", "nnUNetTrainer", {}),
     "no deep supervision": ("3d_fullres", "nnUNetTrainerNoDeepSupervision", {}),
     "no deep supervision, 2d": ("2d", "nnUNetTrainerNoDeepSupervision", {}),
     "no augmentation": ("3d_fullres", "nnUNetTrainerNoDA", {}),
@@ -59,6 +61,7 @@ def test_trains(name, dataset, make_trainer, seen):
     trainer.run_training()
 
     patch = tuple(trainer.configuration_manager.patch_size)
+    assert ("Convert3DTo2D" in trainer.gpuaug_pipelines["training"]) == (configuration == "3d_flat")
     assert [b["step"] for b in seen] == 2 * (3 * ["train_step"] + ["validation_step"])
     for batch in seen:
         assert batch["data"].shape == (2, options.get("channels", 1), *patch)
@@ -140,7 +143,7 @@ def test_resume_goes_on_where_it_stopped(dataset, make_trainer):
     saved = read_checkpoint(second)
     assert saved["current_epoch"] == 4
     assert saved["nnunet_gpuaug"]["batches_used"]["training"] == 12
-    assert "another pipeline" not in Path(second.log_file).read_text()
+    assert "until now" not in Path(second.log_file).read_text()
 
 
 def test_resume_of_a_finished_training_does_nothing(dataset, make_trainer):
@@ -152,15 +155,17 @@ def test_resume_of_a_finished_training_does_nothing(dataset, make_trainer):
     assert read_checkpoint(again)["current_epoch"] == 1
 
 
-def test_resume_under_another_pipeline_says_so(dataset, make_trainer, monkeypatch):
+def test_resume_under_another_seed_or_pipeline_says_so(dataset, make_trainer, monkeypatch):
     dataset()
     make_trainer(epochs=1).run_training()
-    second = make_trainer(epochs=2, c=True)
+    second = make_trainer(epochs=2, c=True, seed=8)
     axes = (np.pi / 4, False, np.array([10, 22, 18]), (0,))
     monkeypatch.setattr(second, "configure_rotation_dummyDA_mirroring_and_inital_patch_size", lambda: axes)
     maybe_load_checkpoint(second, continue_training=True, validation_only=False)
     second.run_training()
-    assert "until now this training used another pipeline" in Path(second.log_file).read_text()
+    log = Path(second.log_file).read_text()
+    assert "until now this training used another pipeline" in log
+    assert "until now this training used seed 7" in log
 
 
 def record_seeds(trainer) -> list[int]:

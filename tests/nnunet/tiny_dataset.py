@@ -108,16 +108,22 @@ def _plans(channels: int, mask_norm: bool) -> dict:
         "foreground_intensity_properties_per_channel": {str(c): statistics for c in range(channels)},
         "configurations": {
             "2d": _configuration("2d", [24, 20], [1.0, 1.0], channels, mask_norm),
-            "3d_fullres": {**_configuration("3d_fullres", [8, 20, 16], [1.0] * 3, channels, mask_norm)},
+            "3d_fullres": _configuration("3d_fullres", [8, 20, 16], [1.0] * 3, channels, mask_norm),
             "3d_lowres": {**_configuration("3d_lowres", [8, 16, 16], [1.5] * 3, channels, mask_norm),
                           "next_stage": "3d_cascade_fullres"},
+            # shares the data of 3d_fullres; flat enough for nnU-Net to augment it slice by slice
+            "3d_flat": _configuration("3d_fullres", [4, 20, 16], [1.0] * 3, channels, mask_norm, flat=True),
+            "3d_resenc": _configuration("3d_fullres", [8, 20, 16], [1.0] * 3, channels, mask_norm, residual=True),
             "3d_cascade_fullres": {"inherits_from": "3d_fullres", "previous_stage": "3d_lowres"},
         },
     }
 
 
-def _configuration(name: str, patch: list[int], spacing: list[float], channels: int, mask_norm: bool) -> dict:
+def _configuration(name: str, patch: list[int], spacing: list[float], channels: int, mask_norm: bool,
+                   flat: bool = False, residual: bool = False) -> dict:
     rank, stages = len(patch), 3
+    strides = [[1] * rank] + [[1, 2, 2] if flat else [2] * rank] * (stages - 1)
+    unet = "residual_unet.ResidualEncoderUNet" if residual else "unet.PlainConvUNet"
     resampling = {
         f"resampling_fn_{what}": "resample_data_or_seg_to_shape" for what in ("data", "seg", "probabilities")
     }
@@ -138,14 +144,14 @@ def _configuration(name: str, patch: list[int], spacing: list[float], channels: 
         **kwargs,
         "batch_dice": False,
         "architecture": {
-            "network_class_name": "dynamic_network_architectures.architectures.unet.PlainConvUNet",
+            "network_class_name": f"dynamic_network_architectures.architectures.{unet}",
             "arch_kwargs": {
                 "n_stages": stages,
                 "features_per_stage": [4, 8, 8],
                 "conv_op": f"torch.nn.modules.conv.Conv{rank}d",
                 "kernel_sizes": [[3] * rank] * stages,
-                "strides": [[1] * rank] + [[2] * rank] * (stages - 1),
-                "n_conv_per_stage": [1] * stages,
+                "strides": strides,
+                "n_blocks_per_stage" if residual else "n_conv_per_stage": [1] * stages,
                 "n_conv_per_stage_decoder": [1] * (stages - 1),
                 "conv_bias": True,
                 "norm_op": f"torch.nn.modules.instancenorm.InstanceNorm{rank}d",

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from batchgeneratorsv2.transforms.utils.compose import ComposeTransforms
 from batchgeneratorsv2.transforms.utils.random import RandomTransform
+from torch import Tensor
+
 from nnunet_gpuaug import Batch, Draw, Pipeline
 from nnunet_gpuaug.nnunet.mapping import map_transforms
 from nnunet_gpuaug.transforms.base import Params, Transform
-from torch import Tensor
 
 from .lift import FIELDS, Sample, Values, lift, recorded_noise, run_real
-from .measure import compare_images, compare_labels
+from .measure import TOLERANCE, compare_images, compare_labels
 
 Drawn = list[list[Values | None]]
 """For each step, what was drawn for each row; None where the gate was closed."""
@@ -29,6 +30,7 @@ def check(
     *,
     ours: Sequence[Transform] | None = None,
     seed: int = 0,
+    tolerance: float = TOLERANCE,
     measured_as: str = "",
 ) -> Drawn:
     """Assert that our pipeline does to a batch what the real objects do to its rows, step by step.
@@ -37,6 +39,7 @@ def check(
         real: a transform, several, or ComposeTransforms.
         ours: our transforms, by default mapped from `real`.
         seed: of the real objects' draws.
+        tolerance: largest allowed difference of the images; segmentations have to be equal.
         measured_as: prefix of the step's name in the summary.
 
     Returns:
@@ -63,8 +66,9 @@ def check(
 
     names = [measured_as + _name(step) for step in steps]
     for name, batch_after, samples in zip(names, after, expected, strict=True):
-        _compare(name, batch_after, samples)
-    _compare(f"{measured_as}the whole pipeline" if len(steps) > 1 else names[0], final, expected[-1])
+        _compare(name, batch_after, samples, tolerance)
+    if len(steps) > 1:
+        _compare(f"{measured_as}the whole pipeline", final, expected[-1], tolerance)
     assert torch.equal(batch.image.cpu(), image), "the input image was changed"
     assert seg is None or torch.equal(batch.segmentation.cpu(), seg), "the input segmentation was changed"
     return drawn
@@ -110,8 +114,8 @@ def _record(transform: Transform, after: list[Batch]) -> None:
     transform.apply = recording
 
 
-def _compare(name: str, ours: Batch, samples: Sequence[Sample]) -> None:
-    compare_images(name, ours.image, torch.stack([s["image"] for s in samples]))
+def _compare(name: str, ours: Batch, samples: Sequence[Sample], tolerance: float) -> None:
+    compare_images(name, ours.image, torch.stack([s["image"] for s in samples]), tolerance)
     expected = [s.get("segmentation") for s in samples]
     if expected[0] is None:
         assert ours.segmentation is None

@@ -26,11 +26,12 @@ from batchgeneratorsv2.transforms.spatial import spatial
 from batchgeneratorsv2.transforms.spatial.low_resolution import SimulateLowResolutionTransform
 from batchgeneratorsv2.transforms.spatial.mirroring import MirrorTransform
 from batchgeneratorsv2.transforms.utils.random import RandomTransform
+from torch import Tensor
+
 from nnunet_gpuaug.batch import Shape
 from nnunet_gpuaug.ops import intensity
 from nnunet_gpuaug.sampling import row_streams
 from nnunet_gpuaug.transforms.base import Params, Transform
-from torch import Tensor
 
 Values = dict[str, Any]
 Sample = dict[str, Any]

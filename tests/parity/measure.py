@@ -6,7 +6,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-import torch
 from torch import Tensor
 
 TOLERANCE = 1e-4
@@ -36,20 +35,22 @@ class Measured:
 MEASURED = Measured()
 
 
-def compare_images(step: str, ours: Tensor, expected: Tensor) -> None:
-    """Equal shape and dtype, and no voxel further apart than TOLERANCE; NaN is a failure."""
+def compare_images(step: str, ours: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> None:
+    """Equal shape and dtype, and no voxel further apart than the tolerance; NaN is a failure."""
     ours = ours.cpu()
     assert (ours.shape, ours.dtype) == (expected.shape, expected.dtype), f"{step}: image {ours.shape} {ours.dtype}"
     diff = (ours - expected).abs().max().item()
     total = MEASURED.steps[step]
     total.diff, total.voxels = max(total.diff, diff), total.voxels + expected.numel()
-    assert diff <= TOLERANCE, f"{step}: largest image difference {diff:.3e}, allowed {TOLERANCE:.0e}"
+    assert diff <= tolerance, f"{step}: largest image difference {diff:.3e}, allowed {tolerance:.0e}"
 
 
 def compare_labels(step: str, ours: Tensor, expected: Tensor) -> None:
     """Equal shape, dtype and every voxel."""
     ours = ours.cpu()
-    assert (ours.shape, ours.dtype) == (expected.shape, expected.dtype), f"{step}: segmentation {ours.shape}, {ours.dtype}"
+    assert (ours.shape, ours.dtype) == (expected.shape, expected.dtype), (
+        f"{step}: segmentation {ours.shape}, {ours.dtype}"
+    )
     wrong = int((ours != expected).sum())
     total = MEASURED.steps[step]
     total.labels, total.mismatches = total.labels + expected.numel(), total.mismatches + wrong

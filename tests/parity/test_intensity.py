@@ -9,11 +9,12 @@ from batchgeneratorsv2.transforms.intensity.contrast import BGContrast, Contrast
 from batchgeneratorsv2.transforms.intensity.gamma import GammaTransform
 from batchgeneratorsv2.transforms.intensity.gaussian_noise import GaussianNoiseTransform
 from batchgeneratorsv2.transforms.utils.random import RandomTransform
+from scipy.stats import kstest
+
 from nnunet_gpuaug import Batch, GaussianNoise
 from nnunet_gpuaug.batch import Shape
 from nnunet_gpuaug.ops.intensity import seeded_normal
 from nnunet_gpuaug.sampling import row_streams
-from scipy.stats import kstest
 
 from .data import FORMS, label_map, unit_image
 from .harness import check

@@ -28,7 +28,7 @@ class BarProgress(SilentProgress):
         """Draw an empty bar."""
         self._means = {}
         self._head = f"epoch {epoch + 1}/{epochs}"
-        self._start(f"{self._head} training", iterations)
+        self._start(self._head, iterations)
 
     def step(self, loss: float | None, wait_ms: float, augment_ms: float) -> None:
         """Move the bar on and show smoothed values."""
@@ -36,12 +36,11 @@ class BarProgress(SilentProgress):
             value = float("nan") if value is None else value
             self._means[name] = value + (1 - SMOOTHING) * (self._means.get(name, value) - value)
         means = self._means
-        text = f"loss {means['loss']:.3f}  wait {means['wait']:.0f} ms  augmentation {means['augment']:.1f} ms"
-        self._advance(text)
+        self._advance(f"loss {means['loss']:.3f} wait {means['wait']:.0f} ms augment {means['augment']:.0f} ms")
 
     def start_validation(self, iterations: int) -> None:
         """Draw an empty bar for the validation."""
-        self._start(f"{self._head} validation", iterations)
+        self._start("validation".rjust(len(self._head)), iterations)
 
     def validation_step(self) -> None:
         """Move the validation's bar on."""
@@ -57,7 +56,7 @@ class BarProgress(SilentProgress):
         self.close()
         self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=8),  # all of it fits into 80 columns
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TextColumn("{task.fields[values]}"),
@@ -72,7 +71,7 @@ class BarProgress(SilentProgress):
         if self._bar is None:
             return
         speed = self._bar.tasks[0].speed
-        self._bar.update(self._task, advance=1, values=values, rate=f"{speed:.2f} it/s" if speed else "")
+        self._bar.update(self._task, advance=1, values=values, rate=f"{speed:.1f} it/s" if speed else "")
 
 
 def make_progress() -> SilentProgress:

@@ -69,7 +69,13 @@ def main(argv: list[str] | None = None) -> int:
             val_best=args.val_best,
             disable_checkpointing=args.disable_checkpointing,
             device=args.device,
-            settings=Settings(args.seed, args.prefetch, args.epochs, args.iterations, args.on_unmapped),
+            settings=Settings(
+                seed=args.seed,
+                prefetch=args.prefetch,
+                epochs=args.epochs,
+                iterations=args.iterations,
+                on_unmapped=args.on_unmapped,
+            ),
         )
         run(job, make_progress)
     except (AugmentationError, CheckpointError) as err:

@@ -14,6 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 256
+# specialised, a size of 1 would be a constant of another type, and each new size could mean a new compilation
+_SIZES = ["size_z", "size_y", "size_x", "patch_z", "patch_y", "patch_x", "outside"]
 
 
 @triton.jit
@@ -60,7 +62,7 @@ def _read(base, z, y, x, size_z, size_y, size_x, outside, valid):
     return tl.load(base + offset, mask=inside, other=outside), inside
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES[:6])
 def _warp_image(
     image, out, fill, size_z, size_y, size_x, patch_z, patch_y, patch_x,
     m00, m01, m02, m10, m11, m12, m20, m21, m22, FUSED: tl.constexpr, BLOCK: tl.constexpr,
@@ -114,7 +116,7 @@ def _weight(base, z, y, x, wz, wy, wx, size_z, size_y, size_x, outside, valid):
     return label, tl.where(inside, wx * wy * wz * 1000.0, 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES)
 def _warp_labels(
     seg, out, outside, size_z, size_y, size_x, patch_z, patch_y, patch_x,
     m00, m01, m02, m10, m11, m12, m20, m21, m22,

@@ -23,6 +23,9 @@ def find_trainer(name: str) -> type:
     Args:
         name: name of the class.
     """
+    used, *ignored = trainer_files().get(name, [""])
+    if ignored:
+        print(f"NOTE: trainer {name} is taken from {used}; nnU-Net ignores {', '.join(ignored)}")
     try:
         return recursive_find_trainer_class_by_name(name)
     except (RuntimeError, AssertionError) as err:
@@ -42,7 +45,7 @@ def find_trainer(name: str) -> type:
 
 
 def trainer_files() -> dict[str, list[str]]:
-    """The classes in the files that nnU-Net searches, each with the files that define it; nothing is imported."""
+    """The classes in the files that nnU-Net searches, each with its files in order of search; nothing is imported."""
     folders = [os.path.join(nnunetv2.__path__[0], "training", "nnUNetTrainer")]
     folders += [p for p in os.environ.get("nnUNet_extTrainer", "").split(os.pathsep) if p.strip()]
     found: dict[str, list[str]] = {}

@@ -87,6 +87,8 @@ class GPUAugMixin:
             wanted = self.gpuaug_settings.seed
             self.gpuaug_seed = choose_base_seed(resumed.get("seed") if wanted is None else wanted)
             self.print_to_log_file(f"Seed of the augmentation: {self.gpuaug_seed}")
+            if resumed.get("seed", self.gpuaug_seed) != self.gpuaug_seed:
+                self.print_to_log_file(f"NOTE: until now this training used seed {resumed['seed']}")
         host, pipeline = divide(compose, self.gpuaug_settings.on_unmapped, seed=self.gpuaug_seed)
         # Without the pipeline's seed, so that the text tells whether two pipelines are the same.
         listing = "  (nothing)" if pipeline is None else "\n".join(f"  {t!r}" for t in pipeline.transforms)

@@ -29,7 +29,7 @@ rows that the transform was drawn for."""
 class Spec(BaseModel):
     """The parameters of a transform, under nnU-Net's names. Unknown names are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Transform:
@@ -49,11 +49,24 @@ class Transform:
         try:
             return self.Spec(**values)
         except ValidationError as error:
-            problems = "; ".join(
-                f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {e['msg'].removeprefix('Value error, ')}"
-                for e in error.errors()
-            )
+            found = error.errors()
+            # of an error in an item and one of its list, the item's says what is wrong
+            deepest = [e for e in found if not any(o["loc"][: len(e["loc"])] == e["loc"] for o in found if o is not e)]
+            problems = "; ".join(_describe_error(e, self.Spec) for e in deepest or found)
             raise AugmentationError(f"{type(self).__name__}: {problems}") from None
+
+    def _read_p(self, p: Any) -> float:
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+            raise AugmentationError(f"{type(self).__name__}: p = {p!r}: must be a probability from 0 to 1")
+        return float(p)
+
+    def _check_channels(self, field: str, channels: Sequence[int], count: int, of: str) -> None:
+        """Raise AugmentationError if `of`, which has `count` channels, lacks one of `channels`."""
+        if any(not -count <= channel < count for channel in channels):
+            raise AugmentationError(
+                f"{type(self).__name__}: {field} = {channels}, but the {of} has {count} channel(s), "
+                f"so {-count} to {count - 1} are allowed"
+            )
 
     def shape_after(self, shape: Shape) -> Shape:
         """The shape that a batch of shape `shape` has afterwards; AugmentationError if it cannot be transformed."""
@@ -65,6 +78,8 @@ class Transform:
 
     def draw(self, streams: Sequence[random.Random], shape: Shape) -> Params:
         """The values for each row, from that row's stream."""
+        if not streams:
+            raise AugmentationError("the batch has no rows; at least one is needed")
         rows = [{"batch_prob": float(rng.random() < self.p), **self.draw_row(rng, shape)} for rng in streams]
         # doubles keep Python's value, so that a replay or a comparison sees exactly what was drawn
         return {
@@ -75,6 +90,27 @@ class Transform:
     def apply(self, batch: Batch, params: Params) -> Batch:
         """The transformed batch. Writes into the input's tensors only if the batch owns them."""
         raise NotImplementedError
+
+
+def _describe_error(error: Any, spec: type[Spec]) -> str:
+    field = ".".join(map(str, error["loc"]))
+    if error["type"] == "missing":
+        return f"{field} must be given"
+    if error["type"] == "extra_forbidden":
+        return f"{field} = {error['input']!r}: no such parameter, there are {', '.join(spec.model_fields)}"
+    return f"{field} = {error['input']!r}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def check_label_fits(seg: Tensor, label: int, field: str) -> None:
+    """Raise AugmentationError if the segmentation's dtype cannot hold `label`."""
+    if seg.is_floating_point():
+        return
+    limits = torch.iinfo(seg.dtype)
+    if not limits.min <= label <= limits.max:
+        raise AugmentationError(
+            f"segmentation is {seg.dtype} and cannot hold {field} = {label}, only {limits.min} to {limits.max}; "
+            "use a larger signed type, such as int16"
+        )
 
 
 def _is_real(value: Any) -> bool:
@@ -110,8 +146,7 @@ class _KorniaAugmentation(Transform):
 
     def __init__(self, *, p: float = 1.0, same_on_batch: bool = False, keepdim: bool = False, **spec: Any) -> None:
         super().__init__(p=p, same_on_batch=same_on_batch, keepdim=keepdim)
-        if not 0 <= p <= 1:
-            raise AugmentationError(f"{type(self).__name__}: p = {p!r}: must be a probability from 0 to 1")
+        self.p = self._read_p(p)
         self.spec = self._read_spec(spec)
         self._param_generator = HostGenerator(self)
 
@@ -133,7 +168,9 @@ class _KorniaAugmentation(Transform):
     def apply_func(self, in_tensor: Tensor, params: Params, flags: dict[str, Any] | None = None) -> Tensor:
         self._params = params
         self._transform_matrix = self.compute_transformation(in_tensor, params, flags)
-        self.shape_after(Batch(in_tensor).shape)
+        batch = Batch(in_tensor)
+        batch.check()
+        self.shape_after(batch.shape)
         with torch.no_grad(), torch.autocast(in_tensor.device.type, enabled=False):
             out = self.apply(Batch(in_tensor.to(compute_dtype(in_tensor))), params).image
         return out.to(in_tensor.dtype)
@@ -191,6 +228,8 @@ class SpatialAugmentation(_KorniaAugmentation, RigidAffineAugmentationBase3D):
         return self.apply_to_segmentation(batch, params).segmentation
 
     def apply(self, batch: Batch, params: Params) -> Batch:
+        if isinstance(batch.segmentation, list):
+            raise AugmentationError(f"{type(self).__name__} has to come before the deep-supervision targets are made")
         batch = self.apply_to_segmentation(self.apply_to_image(batch, params), params)
         return replace(batch, owned=True)
 

@@ -14,9 +14,8 @@ from skimage.morphology import ball, disk
 from torch import Tensor
 
 from ..batch import Batch, Shape
-from ..errors import AugmentationError
 from ..ops import labels as ops
-from ..sampling import Probability, Scalar, Uniform
+from ..sampling import NotNegative, Probability, Uniform
 from .base import LabelStep, Params, Spec, drawn_rows
 
 Operator = Literal["dilation", "erosion", "closing", "opening"]
@@ -35,13 +34,10 @@ class _CascadeStep(LabelStep):
 
     def __init__(self, *, p: float = 1.0, **spec: Any) -> None:
         super().__init__(**spec)
-        self.p = p
+        self.p = self._read_p(p)
 
     def shape_after(self, shape: Shape) -> Shape:
-        if any(not -shape.channels <= c < shape.channels for c in self.spec.channel_idx):
-            raise AugmentationError(
-                f"{type(self).__name__}: channel_idx = {self.spec.channel_idx}, the image has {shape.channels} channels"
-            )
+        self._check_channels("channel_idx", self.spec.channel_idx, shape.channels, "image")
         return shape
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
@@ -85,7 +81,7 @@ class ApplyRandomBinaryOperator(_CascadeStep):
 
     class Spec(CascadeSpec):
         any_of_these: tuple[Operator, ...] = Field(("dilation", "erosion", "closing", "opening"), min_length=1)
-        strel_size: Scalar = Uniform(1, 10)
+        strel_size: NotNegative = Uniform(1, 10)
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
         count = len(self.spec.channel_idx)

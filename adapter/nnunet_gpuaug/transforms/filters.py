@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
 from torch import Tensor
 
 from ..batch import Shape
+from ..errors import AugmentationError
 from ..ops import filters as ops
-from ..sampling import Scalar, Uniform
+from ..sampling import NotNegative, Positive, Scalar, Uniform
 from .base import ImageAugmentation
 from .intensity import ChannelSpec, draw_active
 
@@ -40,7 +42,7 @@ class GaussianBlur(ImageAugmentation):
     """
 
     class Spec(ChannelSpec):
-        blur_sigma: Scalar = Uniform(0.5, 1.0)
+        blur_sigma: NotNegative = Uniform(0.5, 1.0)
         synchronize_axes: bool = False
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
@@ -70,10 +72,20 @@ class SimulateLowResolution(ImageAugmentation):
     """
 
     class Spec(ChannelSpec):
-        scale: Scalar = Uniform(0.5, 1.0)
+        scale: Positive = Uniform(0.5, 1.0)
         synchronize_axes: bool = True
-        ignore_axes: tuple[int, ...] | None = None
-        allowed_channels: tuple[int, ...] | None = None
+        ignore_axes: tuple[Annotated[int, Field(ge=0, le=2)], ...] | None = None
+        allowed_channels: tuple[Annotated[int, Field(ge=0)], ...] | None = None
+
+    def shape_after(self, shape: Shape) -> Shape:
+        s = self.spec
+        self._check_channels("allowed_channels", s.allowed_channels or (), shape.channels, "image")
+        if any(axis >= len(shape.spatial) for axis in s.ignore_axes or ()):
+            raise AugmentationError(
+                f"SimulateLowResolution: ignore_axes = {s.ignore_axes}; the input has the spatial size "
+                f"{shape.spatial}, so axes 0 to {len(shape.spatial) - 1} are allowed"
+            )
+        return shape
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
         s = self.spec

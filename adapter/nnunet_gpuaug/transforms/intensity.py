@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..batch import Shape
 from ..ops import intensity as ops
-from ..sampling import SEED_BITS, Probability, Scalar, SplitRange, Uniform
+from ..sampling import SEED_BITS, NotNegative, Positive, Probability, Scalar, SplitRange, Uniform
 from .base import ImageAugmentation, Spec
 
 
@@ -44,7 +44,7 @@ class GaussianNoise(ImageAugmentation):
     """
 
     class Spec(ChannelSpec):
-        noise_variance: Scalar = Uniform(0, 0.1)
+        noise_variance: NotNegative = Uniform(0, 0.1)
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
         s, c = self.spec, shape.channels
@@ -124,7 +124,7 @@ class Gamma(ImageAugmentation):
     """
 
     class Spec(ChannelSpec):
-        gamma: Scalar = SplitRange(0.7, 1.5)
+        gamma: Positive = SplitRange(0.7, 1.5)
         p_invert_image: Probability = 0.0
         p_retain_stats: Probability = 1.0
 

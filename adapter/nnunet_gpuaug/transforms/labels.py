@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from ..batch import Batch, Shape
 from ..errors import AugmentationError
 from ..ops import labels as ops
-from .base import LabelStep, Params, Spec
+from .base import LabelStep, Params, Spec, check_label_fits
 
 
 class MaskImage(LabelStep):
@@ -29,6 +29,13 @@ class MaskImage(LabelStep):
         apply_to_channels: tuple[int, ...]
         channel_idx_in_seg: int = 0
         set_outside_to: float = 0.0
+
+    def shape_after(self, shape: Shape) -> Shape:
+        s = self.spec
+        self._check_channels("apply_to_channels", s.apply_to_channels, shape.channels, "image")
+        if shape.seg_channels:
+            self._check_channels("channel_idx_in_seg", (s.channel_idx_in_seg,), shape.seg_channels, "segmentation")
+        return shape
 
     def apply(self, batch: Batch, params: Params) -> Batch:
         s = self.spec
@@ -51,9 +58,16 @@ class RemoveLabel(LabelStep):
         set_to: int
         segmentation_channels: tuple[int, ...] | None = None
 
+    def shape_after(self, shape: Shape) -> Shape:
+        if shape.seg_channels and self.spec.segmentation_channels is not None:
+            chosen = self.spec.segmentation_channels
+            self._check_channels("segmentation_channels", chosen, shape.seg_channels, "segmentation")
+        return shape
+
     def apply(self, batch: Batch, params: Params) -> Batch:
         s = self.spec
         seg = self.segmentation_of(batch)
+        check_label_fits(seg, s.set_to, "set_to")
         seg = seg if batch.owned else seg.clone()
         for channel in range(seg.shape[1]) if s.segmentation_channels is None else s.segmentation_channels:
             labels = seg[:, channel]
@@ -84,6 +98,8 @@ class ConvertSegmentationToRegions(LabelStep):
         channel_in_seg: int = 0
 
     def shape_after(self, shape: Shape) -> Shape:
+        if shape.seg_channels:
+            self._check_channels("channel_in_seg", (self.spec.channel_in_seg,), shape.seg_channels, "segmentation")
         return shape._replace(seg_channels=len(self.spec.regions))
 
     def apply(self, batch: Batch, params: Params) -> Batch:

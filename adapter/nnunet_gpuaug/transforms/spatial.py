@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -17,7 +16,7 @@ from ..errors import AugmentationError
 from ..ops import geometry as ops
 from ..ops._dispatch import warp_image, warp_labels
 from ..sampling import Probability, Scalar, Uniform
-from .base import LabelStep, Params, SpatialAugmentation, Spec, drawn_rows
+from .base import LabelStep, Params, SpatialAugmentation, Spec, check_label_fits, drawn_rows
 
 _CROP_PADDING = {"zeros": "constant", "constant": "constant", "border": "replicate", "reflection": "reflect"}
 
@@ -112,8 +111,7 @@ class Spatial(SpatialAugmentation):
             return batch
         s, seg = self.spec, batch.segmentation
         outside = s.padding_value_seg if s.border_mode_seg == "constant" else 0
-        if outside < 0 and seg.dtype == torch.uint8:
-            raise AugmentationError(f"segmentation is uint8 and cannot hold padding_value_seg = {outside}; use int16")
+        check_label_fits(seg, outside, "padding_value_seg")
 
         def warp(labels: Tensor, matrix: Any) -> Tensor:
             return warp_labels(labels, matrix, s.patch_size, outside, s.mode_seg, s.seg_tiebreak)
