@@ -47,13 +47,6 @@ class Case:
     def pipeline(self, size: Size | None = None, p: float = 1.0, seed: int = 0) -> Pipeline:
         return Pipeline(self.steps(size, p), seed=seed)
 
-    def needy_step(self) -> str:
-        """The first step that fails without a segmentation."""
-        from nnunet_gpuaug.transforms.base import LabelStep
-
-        names = [type(s).__name__ for s in self.steps() if isinstance(s, LabelStep)]
-        return next(name for name in names if not name.startswith("Convert") or name.endswith("Regions"))
-
     def batch(self, rows: int = 3, size: Size | None = None, **options: Any) -> Batch:
         return make_batch(rows, self.channels, size or SIZES[self.rank], self.seg_channels, **options)
 
@@ -185,8 +178,13 @@ def _of_rank(rank: int) -> list[Case]:
         _image_only("contrast_free", T.Contrast, rank, preserve_range=False, synchronize_channels=True),
         _image_only("low_resolution", T.SimulateLowResolution, rank),
         _image_only(
-            "low_resolution_axes", T.SimulateLowResolution, rank, scale=(0.2, 0.9), synchronize_axes=False,
-            ignore_axes=(0,), allowed_channels=(1,),
+            "low_resolution_axes",
+            T.SimulateLowResolution,
+            rank,
+            scale=(0.2, 0.9),
+            synchronize_axes=False,
+            ignore_axes=(0,),
+            allowed_channels=(1,),
         ),
         _image_only("gamma", T.Gamma, rank),
         _image_only("gamma_inverted", T.Gamma, rank, p_invert_image=1, p_retain_stats=0),
@@ -202,16 +200,22 @@ def _of_rank(rank: int) -> list[Case]:
         _label("remove_label", rank, lambda size, p: [T.RemoveLabel(label_value=2, set_to=1)], seg_channels=2),
         _label("regions", rank, lambda size, p: [T.ConvertSegmentationToRegions(regions=((1, 2, 3), 2, (2, 3)))]),
         _label(
-            "deep_supervision", rank,
+            "deep_supervision",
+            rank,
             lambda size, p: [T.DownsampleSegForDS(ds_scales=([1.0] * rank, half_where_possible(size)))],
         ),
         _label(
-            "one_hot", rank, lambda size, p: [T.MoveSegAsOneHot(source_channel_idx=1, all_labels=(1, 3, 7))],
+            "one_hot",
+            rank,
+            lambda size, p: [T.MoveSegAsOneHot(source_channel_idx=1, all_labels=(1, 3, 7))],
             seg_channels=2,
         ),
         _cascade("binary_operator", rank, T.ApplyRandomBinaryOperator, strel_size=(1, 3), p_per_label=0.7),
         _cascade(
-            "connected_component", rank, T.RemoveRandomConnectedComponent, fill_with_other_class_p=0.5,
+            "connected_component",
+            rank,
+            T.RemoveRandomConnectedComponent,
+            fill_with_other_class_p=0.5,
             dont_do_if_covers_more_than_x_percent=0.9,
         ),
     ]

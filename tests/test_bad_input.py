@@ -65,7 +65,9 @@ def test_whole_numbers_in_float_are_fine():
 def test_keys():
     check(
         lambda: Pipeline([])(image=IMAGE, segmentation=SEG, keypoints=IMAGE),
-        "keypoints", "`image`", "`segmentation`",
+        "keypoints",
+        "`image`",
+        "`segmentation`",
     )
 
 
@@ -76,24 +78,35 @@ STEPS = {
         ["patch_size = (6, 14, 8)", "'reflection'", "(6, 7, 8)", "at most twice the input's size minus 1"],
     ),
     "mirror axis that is folded away": (
-        [T.Convert3DTo2D(), T.Mirror(allowed_axes=(0, 2))], ["allowed_axes = (0, 2)", "(7, 8)", "0 to 1"]
+        [T.Convert3DTo2D(), T.Mirror(allowed_axes=(0, 2))],
+        ["allowed_axes = (0, 2)", "(7, 8)", "0 to 1"],
     ),
     "ignored axis": (
-        [T.Convert3DTo2D(), T.SimulateLowResolution(ignore_axes=(2,))], ["ignore_axes = (2,)", "(7, 8)", "0 to 1"]
+        [T.Convert3DTo2D(), T.SimulateLowResolution(ignore_axes=(2,))],
+        ["ignore_axes = (2,)", "(7, 8)", "0 to 1"],
     ),
-    "allowed channel": ([T.SimulateLowResolution(allowed_channels=(2,))], ["allowed_channels = (2,)", "image", "2 channel"]),
-    "unfolded twice": ([T.Convert3DTo2D(), T.Convert2DTo3D(), T.Convert2DTo3D()], ["Convert2DTo3D needs a Convert3DTo2D"]),
+    "allowed channel": (
+        [T.SimulateLowResolution(allowed_channels=(2,))],
+        ["allowed_channels = (2,)", "image", "2 channel"],
+    ),
+    "unfolded twice": (
+        [T.Convert3DTo2D(), T.Convert2DTo3D(), T.Convert2DTo3D()],
+        ["Convert2DTo3D needs a Convert3DTo2D"],
+    ),
     "never folded": ([T.Convert2DTo3D()], ["Convert2DTo3D needs a Convert3DTo2D"]),
     "folded twice": ([T.Convert3DTo2D(), T.Convert3DTo2D()], ["Convert3DTo2D needs a 3D input", "(7, 8)"]),
     "masked channel": ([T.MaskImage(apply_to_channels=(2,))], ["apply_to_channels = (2,)", "image", "-2 to 1"]),
     "mask channel": (
-        [T.MaskImage(apply_to_channels=(0,), channel_idx_in_seg=1)], ["channel_idx_in_seg = (1,)", "segmentation", "-1 to 0"]
+        [T.MaskImage(apply_to_channels=(0,), channel_idx_in_seg=1)],
+        ["channel_idx_in_seg = (1,)", "segmentation", "-1 to 0"],
     ),
     "label channel": (
-        [T.RemoveLabel(label_value=1, set_to=0, segmentation_channels=(3,))], ["segmentation_channels = (3,)", "-1 to 0"]
+        [T.RemoveLabel(label_value=1, set_to=0, segmentation_channels=(3,))],
+        ["segmentation_channels = (3,)", "-1 to 0"],
     ),
     "region channel": (
-        [T.ConvertSegmentationToRegions(regions=(1,), channel_in_seg=1)], ["channel_in_seg = (1,)", "-1 to 0"]
+        [T.ConvertSegmentationToRegions(regions=(1,), channel_in_seg=1)],
+        ["channel_in_seg = (1,)", "-1 to 0"],
     ),
     "cascade without a second channel": (
         [T.MoveSegAsOneHot(source_channel_idx=1, all_labels=(1,))],
@@ -101,15 +114,22 @@ STEPS = {
     ),
     "cascade channel": ([T.RemoveRandomConnectedComponent(channel_idx=(-3,))], ["channel_idx = (-3,)", "-2 to 1"]),
     "scales of another rank": ([T.DownsampleSegForDS(ds_scales=((1, 1),))], ["ds_scales", "(1.0, 1.0)", "(6, 7, 8)"]),
-    "scale that leaves nothing": ([T.DownsampleSegForDS(ds_scales=(1, 0.05))], ["ds_scales", "0.05", "at least one voxel"]),
+    "scale that leaves nothing": (
+        [T.DownsampleSegForDS(ds_scales=(1, 0.05))],
+        ["ds_scales", "0.05", "at least one voxel"],
+    ),
     "labels after deep supervision": (
         [T.DownsampleSegForDS(ds_scales=(1, 0.5)), T.RemoveLabel(label_value=-1, set_to=0)],
         ["RemoveLabel", "deep-supervision targets"],
     ),
     "mirror after deep supervision": (
-        [T.DownsampleSegForDS(ds_scales=(1, 0.5)), T.Mirror(allowed_axes=(0,))], ["Mirror", "before", "deep-supervision"]
+        [T.DownsampleSegForDS(ds_scales=(1, 0.5)), T.Mirror(allowed_axes=(0,))],
+        ["Mirror", "before", "deep-supervision"],
     ),
-    "label that int16 cannot hold": ([T.RemoveLabel(label_value=0, set_to=40000)], ["int16", "set_to = 40000", "32767"]),
+    "label that int16 cannot hold": (
+        [T.RemoveLabel(label_value=0, set_to=40000)],
+        ["int16", "set_to = 40000", "32767"],
+    ),
     "padding that int16 cannot hold": (
         [T.Spatial(patch_size=(9, 9, 9), border_mode_seg="constant", padding_value_seg=-40000)],
         ["int16", "padding_value_seg = -40000", "-32768"],
@@ -125,7 +145,8 @@ def test_steps_that_do_not_fit_the_batch(name):
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.needs_seg], ids=lambda case: case.name)
 def test_label_steps_need_a_segmentation(case):
-    check(lambda: case.pipeline()(image=case.batch().image), case.needy_step(), "segmentation")
+    text = message_of(lambda: case.pipeline()(image=case.batch().image))
+    assert "segmentation" in text and any(type(step).__name__ in text for step in case.steps())
 
 
 def test_one_label_step_names_itself():

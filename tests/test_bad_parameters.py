@@ -16,11 +16,15 @@ PARAMETERS = {
     "p text": (lambda: T.GaussianBlur(p="often"), ["GaussianBlur", "p = 'often'", "0 to 1"]),
     "p None": (lambda: T.GaussianBlur(p=None), ["GaussianBlur", "p = None", "0 to 1"]),
     "p of a cascade step": (
-        lambda: T.ApplyRandomBinaryOperator(p=1.5, channel_idx=(0,)), ["ApplyRandomBinaryOperator", "p = 1.5", "0 to 1"]
+        lambda: T.ApplyRandomBinaryOperator(p=1.5, channel_idx=(0,)),
+        ["ApplyRandomBinaryOperator", "p = 1.5", "0 to 1"],
     ),
     "p of a label step": (lambda: T.RemoveLabel(p=0.5, label_value=-1, set_to=0), ["RemoveLabel", "p = 0.5"]),
     "p_per_channel": (lambda: T.Gamma(p_per_channel=2), ["Gamma", "p_per_channel = 2", "less than or equal to 1"]),
-    "p_rotation": (lambda: T.Spatial(patch_size=(3, 3), p_rotation=-1), ["p_rotation = -1", "greater than or equal to 0"]),
+    "p_rotation": (
+        lambda: T.Spatial(patch_size=(3, 3), p_rotation=-1),
+        ["p_rotation = -1", "greater than or equal to 0"],
+    ),
     "misspelt": (lambda: T.Gamma(gama=(1, 2)), ["Gamma", "gama = (1, 2)", "gamma", "p_invert_image"]),
     "left out": (lambda: T.Mirror(), ["Mirror", "allowed_axes", "must be given"]),
     "reversed range": (lambda: T.SimulateLowResolution(scale=(2, 1)), ["scale = (2, 1)", "low <= high"]),
@@ -38,13 +42,17 @@ PARAMETERS = {
     "gamma 0": (lambda: T.Gamma(gamma=(0, 1)), ["gamma = (0, 1)", "above 0"]),
     "scale 0": (lambda: T.SimulateLowResolution(scale=0), ["scale = 0", "above 0"]),
     "negative radius": (
-        lambda: T.ApplyRandomBinaryOperator(channel_idx=(0,), strel_size=(-3, 3)), ["strel_size = (-3, 3)", "0 and above"]
+        lambda: T.ApplyRandomBinaryOperator(channel_idx=(0,), strel_size=(-3, 3)),
+        ["strel_size = (-3, 3)", "0 and above"],
     ),
     "operator": (
         lambda: T.ApplyRandomBinaryOperator(channel_idx=(0,), any_of_these=("dilate",)),
         ["any_of_these.0 = 'dilate'", "'dilation'", "'opening'"],
     ),
-    "no operators": (lambda: T.ApplyRandomBinaryOperator(channel_idx=(0,), any_of_these=()), ["any_of_these = ()", "1"]),
+    "no operators": (
+        lambda: T.ApplyRandomBinaryOperator(channel_idx=(0,), any_of_these=()),
+        ["any_of_these = ()", "1"],
+    ),
     "share of the patch": (
         lambda: T.RemoveRandomConnectedComponent(channel_idx=(0,), dont_do_if_covers_more_than_x_percent=15),
         ["dont_do_if_covers_more_than_x_percent = 15", "less than or equal to 1"],
@@ -52,12 +60,19 @@ PARAMETERS = {
     "patch of 0": (lambda: T.Spatial(patch_size=(0, 3, 3)), ["patch_size.0 = 0", "greater than or equal to 1"]),
     "patch of one axis": (lambda: T.Spatial(patch_size=(3,)), ["patch_size = (3,)", "at least 2"]),
     "interpolation": (
-        lambda: T.Spatial(patch_size=(3, 3), mode_image="bicubic"), ["mode_image = 'bicubic'", "'bilinear' or 'nearest'"]
+        lambda: T.Spatial(patch_size=(3, 3), mode_image="bicubic"),
+        ["mode_image = 'bicubic'", "'bilinear' or 'nearest'"],
     ),
     "padding": (lambda: T.Spatial(patch_size=(3, 3), padding_mode_image="wrap"), ["'wrap'", "'reflection'"]),
-    "padding NaN": (lambda: T.Spatial(patch_size=(3, 3), padding_value_image=NAN), ["padding_value_image = nan", "finite"]),
+    "padding NaN": (
+        lambda: T.Spatial(patch_size=(3, 3), padding_value_image=NAN),
+        ["padding_value_image = nan", "finite"],
+    ),
     "tie break": (lambda: T.Spatial(patch_size=(3, 3), seg_tiebreak="first"), ["'first'", "'lowest'"]),
-    "negative mirror axis": (lambda: T.Mirror(allowed_axes=(-1,)), ["allowed_axes.0 = -1", "greater than or equal to 0"]),
+    "negative mirror axis": (
+        lambda: T.Mirror(allowed_axes=(-1,)),
+        ["allowed_axes.0 = -1", "greater than or equal to 0"],
+    ),
     "negative ignored axis": (lambda: T.SimulateLowResolution(ignore_axes=(-1,)), ["ignore_axes.0 = -1"]),
     "no regions": (lambda: T.ConvertSegmentationToRegions(regions=()), ["regions = ()", "at least 1"]),
     "empty region": (lambda: T.ConvertSegmentationToRegions(regions=((1,), ())), ["regions.1 = ()", "at least 1"]),

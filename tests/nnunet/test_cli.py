@@ -34,7 +34,7 @@ def keep_threads(monkeypatch):
 
 
 def environment(env: dict[str, str]) -> dict[str, str]:
-    return {**os.environ, **env, "PYTHONPATH": ADAPTER, "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **env, "PYTHONPATH": ADAPTER, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def test_every_option_of_nnunetv2_train_is_here(monkeypatch):

@@ -60,7 +60,10 @@ def test_exactly_one_batch_is_ahead():
     loader = AugmentedBatches(numbers, augmentation(), prefetch=True)
     for taken in range(1, 4):
         next(loader)
-        time.sleep(0.1)
+        deadline = time.time() + 10
+        while numbers.count < taken + 1 and time.time() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.05)  # time to do too much
         assert numbers.count == taken + 1
     loader.close()
 

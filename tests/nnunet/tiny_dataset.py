@@ -123,7 +123,7 @@ def _configuration(name: str, patch: list[int], spacing: list[float], channels: 
                    flat: bool = False, residual: bool = False) -> dict:
     rank, stages = len(patch), 3
     strides = [[1] * rank] + [[1, 2, 2] if flat else [2] * rank] * (stages - 1)
-    unet = "residual_unet.ResidualEncoderUNet" if residual else "unet.PlainConvUNet"
+    unet = "ResidualEncoderUNet" if residual else "PlainConvUNet"
     resampling = {
         f"resampling_fn_{what}": "resample_data_or_seg_to_shape" for what in ("data", "seg", "probabilities")
     }
@@ -144,7 +144,7 @@ def _configuration(name: str, patch: list[int], spacing: list[float], channels: 
         **kwargs,
         "batch_dice": False,
         "architecture": {
-            "network_class_name": f"dynamic_network_architectures.architectures.{unet}",
+            "network_class_name": f"dynamic_network_architectures.architectures.unet.{unet}",
             "arch_kwargs": {
                 "n_stages": stages,
                 "features_per_stage": [4, 8, 8],

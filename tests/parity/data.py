@@ -26,13 +26,13 @@ def unit_image(*shape: int, seed: int = 0) -> Tensor:
 def label_map(
     shape: Sequence[int], labels: Sequence[int], smooth: bool = True, seed: int = 0, dtype: torch.dtype = torch.int16
 ) -> Tensor:
-    """Labels (B, K, *S): blobs some voxels wide, any labels side by side, or independent in every voxel if not `smooth`."""
+    """Labels (B, K, *S): blobs some voxels wide, any labels side by side; not `smooth`: each voxel on its own."""
     generator = torch.Generator().manual_seed(seed)
     rows, channels, *size = shape
     if smooth:
-        coarse = torch.randn((rows * channels, 3, *(n // 5 + 2 for n in size)), generator=generator)
+        coarse = torch.randn((rows * channels, 3, *(n // 8 + 2 for n in size)), generator=generator)
         fields = interpolate(coarse, size, mode="trilinear" if len(size) == 3 else "bilinear")
-        steps = (fields * 2).floor().long().unflatten(0, (rows, channels))
+        steps = (fields * 1.3).floor().long().unflatten(0, (rows, channels))
         index = (3 * steps[:, :, 0] + 7 * steps[:, :, 1] + 11 * steps[:, :, 2]) % len(labels)
     else:
         index = torch.randint(len(labels), tuple(shape), generator=generator)
