@@ -67,8 +67,30 @@ class SplitRange:
         return rng.uniform(max(self.low, 1), self.high)
 
 
-Distribution = Constant | Uniform | SplitRange
-_ALLOWED = "a number, a range [low, high] with low <= high, or {split: [low, high]}"
+@dataclass(frozen=True)
+class Either:
+    """One of several ranges, chosen with equal probability, and a value uniform in it."""
+
+    ranges: tuple[Uniform, ...]
+
+    def __call__(self, rng: random.Random) -> float:
+        return rng.choice(self.ranges)(rng)
+
+
+@dataclass(frozen=True)
+class LogUniformOfSize:
+    """exp(U(log(n // divisor), log(n))) for an axis of n voxels; n // divisor is taken as at least 1."""
+
+    divisor: int
+
+    def of_size(self, rng: random.Random, n: int) -> float:
+        return math.exp(rng.uniform(math.log(max(1, n // self.divisor)), math.log(n)))
+
+
+Distribution = Constant | Uniform | SplitRange | Either
+_ALLOWED = (
+    "a number, a range [low, high] with low <= high, {split: [low, high]}, or {either: [[low, high], [low, high]]}"
+)
 
 
 def _numbers(values: Any, given: Any) -> list[float]:
@@ -83,8 +105,13 @@ def as_distribution(value: Any) -> Distribution:
     Raises:
         AugmentationError: for anything else, low > high, and infinite or missing numbers.
     """
-    if isinstance(value, (Constant, Uniform, SplitRange)):
+    if isinstance(value, (Constant, Uniform, SplitRange, Either)):
         return value
+    if isinstance(value, dict) and set(value) == {"either"} and isinstance(value["either"], (list, tuple)):
+        ranges = tuple(as_distribution(v) for v in value["either"])
+        if ranges and all(isinstance(r, Uniform) for r in ranges):
+            return Either(ranges)
+        raise AugmentationError(f"{value!r} is not {_ALLOWED}")
     if isinstance(value, (int, float)):
         return Constant(*_numbers([value], value))
     split = isinstance(value, dict) and set(value) == {"split"}
@@ -99,12 +126,16 @@ def as_distribution(value: Any) -> Distribution:
 
 def as_plain(value: Distribution) -> Any:
     """The form that `as_distribution` reads back."""
+    if isinstance(value, Either):
+        return {"either": [as_plain(r) for r in value.ranges]}
     if isinstance(value, Constant):
         return value.value
     return [value.low, value.high] if isinstance(value, Uniform) else {"split": [value.low, value.high]}
 
 
 def _lowest(value: Distribution) -> float:
+    if isinstance(value, Either):
+        return min(r.low for r in value.ranges)
     return value.value if isinstance(value, Constant) else value.low
 
 
@@ -120,7 +151,37 @@ def _positive(value: Distribution) -> Distribution:
     return value
 
 
+def as_axis_distribution(value: Any) -> Distribution | LogUniformOfSize:
+    """As `as_distribution`, or {log_uniform_of_size: divisor} for values that follow the length of the axis."""
+    if isinstance(value, LogUniformOfSize):
+        return value
+    if isinstance(value, dict) and set(value) == {"log_uniform_of_size"}:
+        divisor = value["log_uniform_of_size"]
+        if isinstance(divisor, bool) or not isinstance(divisor, int) or divisor < 1:
+            raise AugmentationError(f"{value!r} is not {{log_uniform_of_size: a whole number from 1 on}}")
+        return LogUniformOfSize(divisor)
+    return as_distribution(value)
+
+
+def axis_distribution_as_plain(value: Distribution | LogUniformOfSize) -> Any:
+    """The form that `as_axis_distribution` reads back."""
+    return {"log_uniform_of_size": value.divisor} if isinstance(value, LogUniformOfSize) else as_plain(value)
+
+
 Scalar = Annotated[Distribution, BeforeValidator(as_distribution), PlainSerializer(as_plain)]
 NotNegative = Annotated[Scalar, AfterValidator(_not_negative)]
 Positive = Annotated[Scalar, AfterValidator(_positive)]
+AxisScalar = Annotated[
+    Distribution | LogUniformOfSize, BeforeValidator(as_axis_distribution), PlainSerializer(axis_distribution_as_plain)
+]
 Probability = Annotated[float, Field(ge=0, le=1)]
+
+IntegerRange = (
+    Annotated[int, Field(ge=1)]
+    | Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]], Field(description="[low, high)")]
+)
+
+
+def draw_integer(rng: random.Random, value: int | tuple[int, int]) -> int:
+    """`value`, or a whole number from [low, high); low if that is empty."""
+    return value if isinstance(value, int) else rng.randrange(value[0], max(value[1], value[0] + 1))

@@ -26,7 +26,7 @@ from steps import StepError, Steps, command_path
 PLANS = "nnUNetDemoPlans"
 CONFIGURATION = "3d_fullres"
 TRAINER = "nnUNetTrainerGPUAug"  # the name of the results folder: stock nnUNetTrainer, augmentation on the device
-GPU_MEMORY_TARGET_GB = "0.2"  # makes nnU-Net plan a patch of 40 x 40 x 40 in cases of 56 x 48 x 56
+GPU_MEMORY_TARGET_GB = "0.12"  # makes nnU-Net plan a patch of 32 x 32 x 32 in cases of 56 x 48 x 56
 HELD_OUT = "front_000"
 MARGIN = 0.2  # by how much the mean Dice has to beat each kind of chance
 MARKER = ".nnunet_gpuaug_demo"
@@ -135,8 +135,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--output", type=Path, default=Path("demo_output"), help="folder for everything (default: demo_output)")
     add("--device", default="auto", choices=("auto", "cpu", "cuda"), help="auto: a GPU if torch finds one")
     add("--cases", type=int, default=10, help="number of training cases (default: %(default)s)")
-    add("--epochs", type=int, default=5, help="(default: %(default)s)")
-    add("--iterations", type=int, default=16, help="training iterations per epoch (default: %(default)s)")
+    add("--epochs", type=int, default=8, help="(default: %(default)s)")
+    add("--iterations", type=int, default=12, help="training iterations per epoch (default: %(default)s)")
     add("--seed", type=int, default=0, help="of the dataset, the augmentation and the chance (default: %(default)s)")
     return parser.parse_args(arguments)
 

@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from batchgeneratorsv2.transforms.intensity import brightness, contrast, gamma, gaussian_noise
+import torch
+from batchgeneratorsv2.transforms.intensity import (
+    brightness,
+    contrast,
+    gamma,
+    gaussian_noise,
+    inversion,
+    random_clip,
+)
+from batchgeneratorsv2.transforms.local import brightness_gradient, local_contrast, local_gamma, local_smoothing
 from batchgeneratorsv2.transforms.nnunet import random_binary_operator, remove_connected_components, seg_to_onehot
-from batchgeneratorsv2.transforms.noise import gaussian_blur
-from batchgeneratorsv2.transforms.spatial import low_resolution, mirroring, spatial
+from batchgeneratorsv2.transforms.noise import blank_rectangle, gaussian_blur, median_filter, rician, sharpen
+from batchgeneratorsv2.transforms.spatial import low_resolution, mirroring, rot90, spatial, transpose
 from batchgeneratorsv2.transforms.utils import (
     compose,
     deep_supervision_downsampling,
@@ -22,10 +31,11 @@ from batchgeneratorsv2.transforms.utils import (
     seg_to_regions,
 )
 from batchgeneratorsv2.transforms.utils import random as bg_random
+from nnunetv2.training.nnUNetTrainer.variants.data_augmentation import nnUNetTrainerDA5 as da5
 
 from .. import transforms as ours
 from ..errors import AugmentationError, UnmappedTransformError
-from ..sampling import SplitRange
+from ..sampling import Either, LogUniformOfSize, SplitRange, Uniform
 from ..transforms.base import Transform
 
 _WAYS_OUT = (
@@ -40,6 +50,13 @@ _OPERATORS = {
     random_binary_operator.binary_opening_torch: "opening",
 }
 
+# the distributions that nnU-Net's DA5 trainer writes as functions
+_FUNCTIONS = {
+    da5._brightnessadditive_localgamma_transform_scale: LogUniformOfSize(6),
+    da5._brightness_gradient_additive_max_strength: Either((Uniform(-5, -1), Uniform(1, 5))),
+    da5._local_gamma_gamma: Either((Uniform(0.01, 0.8), Uniform(1.5, 4))),
+}
+
 
 def _value(value: Any) -> Any:
     """batchgeneratorsv2's way to write a value (`RandomScalar`, NumPy, tensors) as this package writes it."""
@@ -47,8 +64,12 @@ def _value(value: Any) -> Any:
         value = value.__self__
     if type(value) is contrast.BGContrast:
         return SplitRange(*_value(value.contrast_range))
+    if callable(value):
+        return _FUNCTIONS.get(value, value)
     if hasattr(value, "tolist"):
         value = value.tolist()
+    if isinstance(value, (set, frozenset)):
+        value = sorted(value)
     return [_value(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
@@ -60,6 +81,11 @@ def _regions(regions: Any) -> list[list[int]]:
     return [[int(label) for label in region] for region in regions]
 
 
+def _rectangle_value(source: Any) -> Any:
+    value = source.rectangle_value
+    return "mean" if value is torch.mean else value
+
+
 class Rule(NamedTuple):
     """How one class is mapped.
 
@@ -67,13 +93,15 @@ class Rule(NamedTuple):
         target: the class here.
         fixed: options that have one supported value; any other is unmapped.
         ignored: attributes that do not change what is computed.
-        read: readers of attributes whose form differs; all others are passed on under their own name.
+        read: readers of attributes whose form differs; all others are passed on as they are.
+        renamed: attributes that have another name here.
     """
 
     target: type[Transform]
     fixed: dict[str, Any] = {}
     ignored: tuple[str, ...] = ()
     read: dict[str, Callable[[Any], Any]] = {}
+    renamed: dict[str, str] = {}
 
 
 RULES: dict[type, Rule] = {
@@ -101,6 +129,23 @@ RULES: dict[type, Rule] = {
     contrast.ContrastTransform: Rule(ours.Contrast),
     low_resolution.SimulateLowResolutionTransform: Rule(ours.SimulateLowResolution, ignored=("upmodes",)),
     gamma.GammaTransform: Rule(ours.Gamma),
+    brightness.BrightnessAdditiveTransform: Rule(ours.BrightnessAdditive),
+    inversion.InvertImageTransform: Rule(ours.InvertImage),
+    random_clip.CutOffOutliersTransform: Rule(ours.CutOffOutliers),
+    rician.RicianNoiseTransform: Rule(ours.RicianNoise),
+    median_filter.MedianFilterTransform: Rule(ours.MedianFilter),
+    sharpen.SharpeningTransform: Rule(ours.Sharpening),
+    blank_rectangle.BlankRectangleTransform: Rule(
+        ours.BlankRectangle, read={"color_fn": _rectangle_value}, renamed={"color_fn": "rectangle_value"}
+    ),
+    brightness_gradient.BrightnessGradientAdditiveTransform: Rule(
+        ours.BrightnessGradientAdditive, fixed={"clip_intensities": False}
+    ),
+    local_gamma.LocalGammaTransform: Rule(ours.LocalGamma),
+    local_contrast.LocalContrastTransform: Rule(ours.LocalContrast),
+    local_smoothing.LocalSmoothingTransform: Rule(ours.LocalSmoothing),
+    rot90.Rot90Transform: Rule(ours.Rot90),
+    transpose.TransposeAxesTransform: Rule(ours.TransposeAxes),
     nnunet_masking.MaskImageTransform: Rule(ours.MaskImage),
     remove_label.RemoveLabelTransform: Rule(ours.RemoveLabel),
     seg_to_onehot.MoveSegAsOneHotToDataTransform: Rule(ours.MoveSegAsOneHot),
@@ -130,9 +175,20 @@ def map_transforms(source: Any) -> list[Transform]:
     kind = type(source)
     if kind is compose.ComposeTransforms:
         return [mapped for t in source.transforms for mapped in map_transforms(t)]
+    if kind is bg_random.OneOfTransform:
+        return [_map_choice(source)]
     if kind is bg_random.RandomTransform:
         return [_map_gated(source)]
     return [_map_one(source)]
+
+
+def _map_choice(choice: Any) -> Transform:
+    try:
+        return ours.OneOf([mapped for t in choice.list_of_transforms for mapped in map_transforms(t)])
+    except UnmappedTransformError:
+        raise
+    except AugmentationError as error:
+        raise UnmappedTransformError(f"OneOfTransform cannot be mapped: {error}. {_WAYS_OUT}") from error
 
 
 def _map_gated(gate: Any) -> Transform:
@@ -160,7 +216,8 @@ def _map_one(transform: Any, **gate: float) -> Transform:
                 f"{name}: {option} = {getattr(transform, option)!r} is not supported, only {supported!r}. {_WAYS_OUT}"
             )
     try:
-        return rule.target(**{k: rule.read.get(k, _value)(v) for k, v in values.items()}, **gate)
+        read = {rule.renamed.get(k, k): rule.read.get(k, _value)(v) for k, v in values.items()}
+        return rule.target(**read, **gate)
     except AugmentationError as error:
         raise UnmappedTransformError(f"{name} cannot be mapped: {error}. {_WAYS_OUT}") from error
 

@@ -210,7 +210,8 @@ class ImageAugmentation(_KorniaAugmentation, IntensityAugmentationBase3D):
     def _drawn_planes(params: Params) -> Iterator[tuple[int, int, dict[str, Any]]]:
         rows = drawn_rows(params)
         active = params["active"].tolist() if rows else []
-        names = params.keys() - {"active", "batch_prob", "forward_input_shape"}
+        # Kornia's containers add values of their own, none of them for rows and channels
+        names = [k for k, v in params.items() if k != "active" and isinstance(v, Tensor) and v.ndim > 1]
         for row in rows:
             for channel, on in enumerate(active[row]):
                 if on:
@@ -224,7 +225,13 @@ class SpatialAugmentation(_KorniaAugmentation, RigidAffineAugmentationBase3D):
     """An augmentation that moves image and segmentation alike."""
 
     def transform_masks(self, input: Tensor, params: Params, *args: Any, **kwargs: Any) -> Tensor:
-        batch = Batch(input.new_empty(0), self.transform_tensor(input))
+        image_shape = tuple(params["forward_input_shape"].tolist())
+        if input.ndim != len(image_shape) or (len(input), *input.shape[2:]) != (image_shape[0], *image_shape[2:]):
+            raise AugmentationError(
+                f"{type(self).__name__}: the mask has shape {tuple(input.shape)}, the image {image_shape}; "
+                "rank, batch size and spatial size must be equal"
+            )
+        batch = Batch(input.new_empty(0), input)
         return self.apply_to_segmentation(batch, params).segmentation
 
     def apply(self, batch: Batch, params: Params) -> Batch:

@@ -11,9 +11,9 @@ from torch import Tensor
 from ..batch import Shape
 from ..errors import AugmentationError
 from ..ops import filters as ops
-from ..sampling import NotNegative, Positive, Scalar, Uniform
-from .base import ImageAugmentation
-from .intensity import ChannelSpec, draw_active
+from ..sampling import Constant, IntegerRange, NotNegative, Positive, Probability, Scalar, Uniform, draw_integer
+from .base import ImageAugmentation, Spec
+from .intensity import ChannelSpec, draw_active, draw_per_channel
 
 
 def _draw_per_axis(
@@ -101,3 +101,66 @@ class SimulateLowResolution(ImageAugmentation):
         ignored = self.spec.ignore_axes or ()
         scales = [1.0 if axis in ignored else scale for axis, scale in enumerate(scales)]
         return ops.low_resolution(x, scales)
+
+
+class PerChannelSpec(Spec):
+    """Which channels of a drawn row are filtered, and the probability per row that they share the drawn value."""
+
+    p_same_for_each_channel: Probability = 0.0
+    p_per_channel: Probability = 1.0
+
+
+class MedianFilter(ImageAugmentation):
+    """The median in a cube (2D: square) around each voxel, borders mirrored with the border voxel repeated.
+
+    Args:
+        filter_size: side of the cube in voxels, or [low, high): drawn per row and channel from the whole numbers
+            below high. Even sides are allowed; they reach one voxel further back than ahead.
+        p_same_for_each_channel, p_per_channel: see `PerChannelSpec`.
+        p: probability per row.
+
+    Matches batchgeneratorsv2 `MedianFilterTransform`.
+    """
+
+    class Spec(PerChannelSpec):
+        filter_size: IntegerRange
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        s, c = self.spec, shape.channels
+        same = rng.random() < s.p_same_for_each_channel
+        sizes = [draw_integer(rng, s.filter_size) for _ in range(c)]
+        return {"active": draw_active(rng, c, s.p_per_channel), "size": sizes[:1] * c if same else sizes}
+
+    def plane(self, x: Tensor, size: int) -> Tensor:
+        return ops.median(x, size)
+
+
+class Sharpening(ImageAugmentation):
+    """x + strength · Laplacian, with 6 (2D: 4) neighbours and the border voxel repeated.
+
+    Args:
+        strength: drawn per row and channel.
+        p_clamp_intensities: probability per channel that the result is clamped to the channel's old range.
+        p_same_for_each_channel, p_per_channel: see `PerChannelSpec`; shares strength and clamping.
+        p: probability per row.
+
+    Matches batchgeneratorsv2 `SharpeningTransform`.
+    """
+
+    class Spec(PerChannelSpec):
+        strength: Scalar = Constant(0.2)
+        p_clamp_intensities: Probability = 0.0
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        s, c = self.spec, shape.channels
+        same = rng.random() < s.p_same_for_each_channel
+        strengths = draw_per_channel(rng, s.strength, c, same)
+        clamp = draw_active(rng, c, s.p_clamp_intensities)
+        return {
+            "active": draw_active(rng, c, s.p_per_channel),
+            "strength": strengths,
+            "clamp": clamp[:1] * c if same else clamp,
+        }
+
+    def plane(self, x: Tensor, strength: float, clamp: bool) -> Tensor:
+        return ops.sharpen(x, strength, clamp)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
+from pydantic import Field, model_validator
 from torch import Tensor
 
-from ..batch import Shape
+from ..batch import Batch, Shape
 from ..ops import intensity as ops
-from ..sampling import SEED_BITS, NotNegative, Positive, Probability, Scalar, SplitRange, Uniform
-from .base import ImageAugmentation, Spec
+from ..sampling import SEED_BITS, Constant, NotNegative, Positive, Probability, Scalar, SplitRange, Uniform
+from .base import ImageAugmentation, Params, Spec, drawn_rows
 
 
 class ChannelSpec(Spec):
@@ -139,3 +141,125 @@ class Gamma(ImageAugmentation):
 
     def plane(self, x: Tensor, exponent: float, invert: bool, retain_stats: bool) -> Tensor:
         return ops.gamma(x, exponent, invert, retain_stats)
+
+
+class BrightnessAdditive(ImageAugmentation):
+    """x + shift.
+
+    Args:
+        mu, sigma: the shift is N(mu, sigma²), drawn per row and channel. With `synchronize_channels` it is
+            U(mu, sigma), drawn per row, which is what batchgeneratorsv2 draws then.
+        p_per_channel, synchronize_channels: see `ChannelSpec`.
+        p: probability per row.
+
+    Raises:
+        AugmentationError: `synchronize_channels` with mu > sigma.
+
+    Matches batchgeneratorsv2 `BrightnessAdditiveTransform`.
+    """
+
+    class Spec(ChannelSpec):
+        mu: float
+        sigma: float = Field(ge=0)
+        synchronize_channels: bool = True
+
+        @model_validator(mode="after")
+        def _is_a_range(self) -> BrightnessAdditive.Spec:
+            if self.synchronize_channels and self.mu > self.sigma:
+                raise ValueError("with synchronize_channels the shift is U(mu, sigma), so mu must not exceed sigma")
+            return self
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        s, c = self.spec, shape.channels
+        shared = rng.uniform(s.mu, s.sigma) if s.synchronize_channels else None
+        return {
+            "active": draw_active(rng, c, s.p_per_channel),
+            "shift": [rng.gauss(s.mu, s.sigma) if shared is None else shared for _ in range(c)],
+        }
+
+    def plane(self, x: Tensor, shift: float) -> Tensor:
+        return x + shift
+
+
+class InvertImage(ImageAugmentation):
+    """mean − (x − mean), with the mean of the channel.
+
+    Args:
+        p_invert_image: probability per row.
+        p_synchronize_channels: probability per row that all channels are inverted.
+        p_per_channel: else, the probability per channel.
+        p: probability per row, on top of `p_invert_image`.
+
+    Matches batchgeneratorsv2 `InvertImageTransform`.
+    """
+
+    class Spec(Spec):
+        p_invert_image: Probability
+        p_synchronize_channels: Probability = 1.0
+        p_per_channel: Probability = 1.0
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        s = self.spec
+        invert, every = rng.random() < s.p_invert_image, rng.random() < s.p_synchronize_channels
+        return {"active": [invert and (every or on) for on in draw_active(rng, shape.channels, s.p_per_channel)]}
+
+    def plane(self, x: Tensor) -> Tensor:
+        return ops.invert(x)
+
+
+class CutOffOutliers(ImageAugmentation):
+    """Clamp to two percentiles of the channel, and give back its standard deviation.
+
+    Args:
+        percentile_lower, percentile_upper: 0 to 100, drawn per row and channel, per row if `p_synchronize_channels`.
+        p_retain_std: probability per channel that the standard deviation is given back.
+        p_synchronize_channels: a switch, whatever its name says.
+        p_per_channel: probability per channel.
+        p: probability per row.
+
+    Matches batchgeneratorsv2 `CutOffOutliersTransform`.
+    """
+
+    class Spec(Spec):
+        percentile_lower: Scalar = Constant(0.2)
+        percentile_upper: Scalar = Constant(99.8)
+        p_synchronize_channels: bool = False
+        p_per_channel: Probability = 1.0
+        p_retain_std: Probability = 1.0
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        s, c = self.spec, shape.channels
+        return {
+            "active": draw_active(rng, c, s.p_per_channel),
+            "lower": draw_per_channel(rng, s.percentile_lower, c, s.p_synchronize_channels),
+            "upper": draw_per_channel(rng, s.percentile_upper, c, s.p_synchronize_channels),
+            "retain_std": draw_active(rng, c, s.p_retain_std),
+        }
+
+    def plane(self, x: Tensor, lower: float, upper: float, retain_std: bool) -> Tensor:
+        return ops.clip_percentiles(x, lower, upper, retain_std)
+
+
+class RicianNoise(ImageAugmentation):
+    """sqrt((x − min + n1)² + n2²) + min, then back to the row's mean and standard deviation. All channels of a row
+    are transformed together, and share the statistics.
+
+    Args:
+        noise_variance: the standard deviation of n1 and n2, drawn per row; the original's name.
+        p: probability per row.
+
+    Matches batchgeneratorsv2 `RicianNoiseTransform`.
+    """
+
+    class Spec(Spec):
+        noise_variance: Scalar = Uniform(0.0, 0.1)
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        return {"sigma": float(self.spec.noise_variance(rng)), "seed": rng.getrandbits(SEED_BITS)}
+
+    def apply(self, batch: Batch, params: Params) -> Batch:
+        rows = drawn_rows(params)
+        image = batch.image if batch.owned or not rows else batch.image.clone()
+        for row in rows:
+            image[row] = ops.rician_noise(image[row], params["sigma"][row].item(), params["seed"][row].item())
+        return replace(batch, image=image)

@@ -18,6 +18,8 @@ from ..ops._dispatch import warp_image, warp_labels
 from ..sampling import Probability, Scalar, Uniform
 from .base import LabelStep, Params, SpatialAugmentation, Spec, check_label_fits, drawn_rows
 
+Axes = tuple[Annotated[int, Field(ge=0, le=2)], ...]
+
 _CROP_PADDING = {"zeros": "constant", "constant": "constant", "border": "replicate", "reflection": "reflect"}
 
 
@@ -134,7 +136,48 @@ class Spatial(SpatialAugmentation):
         return out
 
 
-class Mirror(SpatialAugmentation):
+def _check_swappable(name: str, axes: tuple[int, ...], size: tuple[int, ...]) -> None:
+    if any(axis >= len(size) for axis in axes) or len({size[axis] for axis in axes}) > 1:
+        raise AugmentationError(
+            f"{name}: allowed_axes = {axes} must be axes of equal length; the input has the spatial size {size}"
+        )
+
+
+class _RowAugmentation(SpatialAugmentation):
+    """Moves whole rows without interpolation."""
+
+    gated = True
+
+    class Spec(Spec):
+        allowed_axes: Axes
+
+    def shape_after(self, shape: Shape) -> Shape:
+        _check_swappable(type(self).__name__, self.spec.allowed_axes, shape.spatial)
+        return shape
+
+    def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
+        """The row (C, *S), moved by the row's drawn values."""
+        raise NotImplementedError
+
+    def apply_to_image(self, batch: Batch, params: Params) -> Batch:
+        return replace(batch, image=self._move(batch.image, params, batch.owned))
+
+    def apply_to_segmentation(self, batch: Batch, params: Params) -> Batch:
+        if batch.segmentation is None:
+            return batch
+        return replace(batch, segmentation=self._move(batch.segmentation, params, batch.owned))
+
+    def _move(self, x: Tensor, params: Params, owned: bool) -> Tensor:
+        rows = drawn_rows(params)
+        values = {name: value.tolist() for name, value in params.items()}
+        out = x if owned else x.clone()
+        for row in rows:
+            # what `moved` returns may be a view of the row that it is written to
+            out[row] = self.moved(x[row], {name: value[row] for name, value in values.items()}).clone()
+        return out
+
+
+class Mirror(_RowAugmentation):
     """Flip along spatial axes, each with probability 1/2 per row.
 
     Args:
@@ -146,11 +189,6 @@ class Mirror(SpatialAugmentation):
 
     Matches batchgeneratorsv2 `MirrorTransform`.
     """
-
-    gated = True
-
-    class Spec(Spec):
-        allowed_axes: tuple[Annotated[int, Field(ge=0, le=2)], ...]
 
     def shape_after(self, shape: Shape) -> Shape:
         if any(axis >= len(shape.spatial) for axis in self.spec.allowed_axes):
@@ -164,23 +202,66 @@ class Mirror(SpatialAugmentation):
         flips = [rng.random() < 0.5 for _ in shape.spatial]
         return {"flip": [on and axis in self.spec.allowed_axes for axis, on in enumerate(flips)]}
 
-    def apply_to_image(self, batch: Batch, params: Params) -> Batch:
-        return replace(batch, image=self._flip(batch.image, params, batch.owned))
+    def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
+        axes = [axis + 1 for axis, on in enumerate(values["flip"]) if on]
+        return x.flip(axes) if axes else x
 
-    def apply_to_segmentation(self, batch: Batch, params: Params) -> Batch:
-        if batch.segmentation is None:
-            return batch
-        return replace(batch, segmentation=self._flip(batch.segmentation, params, batch.owned))
 
-    @staticmethod
-    def _flip(x: Tensor, params: Params, owned: bool) -> Tensor:
-        flips = params["flip"].tolist()
-        axes = {row: [axis + 1 for axis, on in enumerate(flips[row]) if on] for row in drawn_rows(params)}
-        out = x if owned else x.clone()
-        for row, dims in axes.items():
-            if dims:
-                out[row] = x[row].flip(dims)
-        return out
+class Rot90(_RowAugmentation):
+    """Rotate by multiples of 90 degrees in planes of spatial axes.
+
+    Args:
+        num_axis_combinations: how many rotations, one after the other.
+        num_rot_per_combination: the multiples, one drawn per row and rotation with equal probability.
+        allowed_axes: the axes that span the planes; a pair is drawn per row and rotation, all equally probable.
+        p: probability per row.
+
+    Raises:
+        AugmentationError: the axes differ in length, or there are fewer than two.
+
+    Matches batchgeneratorsv2 `Rot90Transform`.
+    """
+
+    class Spec(_RowAugmentation.Spec):
+        num_axis_combinations: int = Field(ge=1)
+        num_rot_per_combination: tuple[int, ...] = Field((1, 2, 3), min_length=1)
+        allowed_axes: Axes = Field((0, 1, 2), min_length=2)
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        s, count = self.spec, range(self.spec.num_axis_combinations)
+        return {
+            "rotations": [rng.choice(s.num_rot_per_combination) for _ in count],
+            "axes": [sorted(rng.sample(s.allowed_axes, 2)) for _ in count],
+        }
+
+    def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
+        for turns, axes in zip(values["rotations"], values["axes"], strict=True):
+            x = x.rot90(turns, [axis + 1 for axis in axes])
+        return x
+
+
+class TransposeAxes(_RowAugmentation):
+    """Permute spatial axes, all orders equally probable.
+
+    Args:
+        allowed_axes: the axes; with fewer than two nothing happens.
+        p: probability per row.
+
+    Raises:
+        AugmentationError: the axes differ in length.
+
+    Matches batchgeneratorsv2 `TransposeAxesTransform`.
+    """
+
+    def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
+        order = list(range(len(shape.spatial)))
+        allowed = sorted(self.spec.allowed_axes)
+        for axis, source in zip(allowed, rng.sample(allowed, len(allowed)), strict=True):
+            order[axis] = source
+        return {"order": order}
+
+    def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
+        return x.permute(0, *[axis + 1 for axis in values["order"]])
 
 
 class Convert3DTo2D(LabelStep):

@@ -1,0 +1,321 @@
+"""The mapping accounts for every attribute of every object, or says what it cannot map and what to do."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+from batchgeneratorsv2.transforms.intensity import brightness, contrast, gamma, gaussian_noise
+from batchgeneratorsv2.transforms.intensity.inversion import InvertImageTransform
+from batchgeneratorsv2.transforms.nnunet import random_binary_operator, remove_connected_components, seg_to_onehot
+from batchgeneratorsv2.transforms.noise.gaussian_blur import GaussianBlurTransform
+from batchgeneratorsv2.transforms.spatial import low_resolution, mirroring, spatial
+from batchgeneratorsv2.transforms.utils import (
+    compose,
+    deep_supervision_downsampling,
+    nnunet_masking,
+    pseudo2d,
+    remove_label,
+    seg_to_regions,
+)
+from batchgeneratorsv2.transforms.utils import random as bg_random
+from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
+
+from nnunet_gpuaug import Pipeline, UnmappedTransformError
+from nnunet_gpuaug.nnunet.mapping import RULES, map_transforms
+from nnunet_gpuaug.sampling import Constant, SplitRange, Uniform
+
+BGContrast = contrast.BGContrast
+SPATIAL = {
+    "patch_size": (5, 6, 7),
+    "p_rotation": 0.11,
+    "rotation": (-0.2, 0.4),
+    "p_rot_per_axis": 0.61,
+    "p_scaling": 0.21,
+    "scaling": (0.72, 1.43),
+    "p_synchronize_scaling_across_axes": 0.31,
+    "mode_image": "nearest",
+    "mode_seg": "nearest",
+    "padding_mode_image": "constant",
+    "padding_value_image": 1.5,
+    "border_mode_seg": "constant",
+    "padding_value_seg": -1,
+    "seg_tiebreak": "highest",
+}
+
+
+def real_spatial(**options):
+    return spatial.SpatialTransform(**{**SPATIAL, "patch_center_dist_from_border": 3, "random_crop": False, **options})
+
+
+# (object, what our transform's parameters must be): no value is a default of ours
+EXPECTED = [
+    (
+        real_spatial(),
+        {**SPATIAL, "rotation": Uniform(-0.2, 0.4), "scaling": Uniform(0.72, 1.43)},
+    ),
+    (mirroring.MirrorTransform([2, 0]), {"allowed_axes": (2, 0)}),
+    (
+        gaussian_noise.GaussianNoiseTransform((0.1, 0.2), 0.3, True),
+        {"noise_variance": Uniform(0.1, 0.2), "p_per_channel": 0.3, "synchronize_channels": True},
+    ),
+    (
+        GaussianBlurTransform((0.6, 0.8), True, True, 0.4, benchmark=True),
+        {
+            "blur_sigma": Uniform(0.6, 0.8),
+            "synchronize_channels": True,
+            "synchronize_axes": True,
+            "p_per_channel": 0.4,
+        },
+    ),
+    (
+        brightness.MultiplicativeBrightnessTransform(BGContrast((0.6, 1.1)), True, 0.2),
+        {"multiplier_range": SplitRange(0.6, 1.1), "synchronize_channels": True, "p_per_channel": 0.2},
+    ),
+    (
+        contrast.ContrastTransform(BGContrast((0.6, 1.1)).sample_contrast, False, True, 0.2),
+        {
+            "contrast_range": SplitRange(0.6, 1.1),
+            "preserve_range": False,
+            "synchronize_channels": True,
+            "p_per_channel": 0.2,
+        },
+    ),
+    (
+        low_resolution.SimulateLowResolutionTransform(0.7, True, False, (0, 2), (1, 3), 0.4),
+        {
+            "scale": Constant(0.7),
+            "synchronize_channels": True,
+            "synchronize_axes": False,
+            "ignore_axes": (0, 2),
+            "allowed_channels": (1, 3),
+            "p_per_channel": 0.4,
+        },
+    ),
+    (
+        gamma.GammaTransform((0.8, 0.8), 0.1, True, 0.2, 0.3),
+        {
+            "gamma": Uniform(0.8, 0.8),
+            "p_invert_image": 0.1,
+            "synchronize_channels": True,
+            "p_per_channel": 0.2,
+            "p_retain_stats": 0.3,
+        },
+    ),
+    (
+        nnunet_masking.MaskImageTransform([1, 2], 1, 0.5),
+        {"apply_to_channels": (1, 2), "channel_idx_in_seg": 1, "set_outside_to": 0.5},
+    ),
+    (
+        remove_label.RemoveLabelTransform(-1, 3, 1),
+        {"label_value": -1, "set_to": 3, "segmentation_channels": (1,)},
+    ),
+    (
+        seg_to_onehot.MoveSegAsOneHotToDataTransform(1, [1, 3, 7], False),
+        {"source_channel_idx": 1, "all_labels": (1, 3, 7), "remove_channel_from_source": False},
+    ),
+    (
+        random_binary_operator.ApplyRandomBinaryOperatorTransform(
+            (-1, 2),
+            (random_binary_operator.binary_opening_torch, random_binary_operator.binary_dilation_torch),
+            (2, 3),
+            0.6,
+        ),
+        {
+            "channel_idx": (-1, 2),
+            "any_of_these": ("opening", "dilation"),
+            "strel_size": Uniform(2, 3),
+            "p_per_label": 0.6,
+        },
+    ),
+    (
+        remove_connected_components.RemoveRandomConnectedComponentFromOneHotEncodingTransform(-1, 0.1, 0.2, 0.3),
+        {
+            "channel_idx": (-1,),
+            "fill_with_other_class_p": 0.1,
+            "dont_do_if_covers_more_than_x_percent": 0.2,
+            "p_per_label": 0.3,
+        },
+    ),
+    (
+        seg_to_regions.ConvertSegmentationToRegionsTransform([(1, 2), 2, [3]], 1),
+        {"regions": ((1, 2), (2,), (3,)), "channel_in_seg": 1},
+    ),
+    (
+        deep_supervision_downsampling.DownsampleSegForDSTransform([[1, 0.5, np.float64(0.25)], 0.5]),
+        {"ds_scales": ((1.0, 0.5, 0.25), 0.5)},
+    ),
+    (pseudo2d.Convert3DTo2DTransform(), {}),
+    (pseudo2d.Convert2DTo3DTransform(), {}),
+]
+each = pytest.mark.parametrize("real, expected", EXPECTED, ids=lambda v: type(v).__name__ if vars_of(v) else "")
+KEYWORDS_OF_OURS = ["p", "same_on_batch", "keepdim"]
+
+
+def vars_of(value):
+    return hasattr(value, "__dict__")
+
+
+@each
+def test_values(real, expected):
+    (ours,) = map_transforms(real)
+    assert type(ours) is RULES[type(real)].target
+    assert dict(ours.spec) == expected
+    assert ours.p == 1
+
+
+def test_every_rule_is_tested():
+    assert {type(real) for real, _ in EXPECTED} == set(RULES)
+
+
+@each
+@pytest.mark.parametrize("name", ["a_new_option", *KEYWORDS_OF_OURS])
+def test_an_unknown_attribute_is_an_error(real, expected, name):
+    """An option added upstream must not be dropped, whatever it is called."""
+    changed = copy.copy(real)
+    setattr(changed, name, False)
+    with pytest.raises(UnmappedTransformError, match=rf"(?s){type(real).__name__}.*\b{name}\b.*Ways out"):
+        map_transforms(changed)
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        compose.ComposeTransforms([EXPECTED[1][0]]),
+        bg_random.RandomTransform(EXPECTED[2][0], 0.5),
+        BGContrast((0.7, 1.5)),
+    ],
+    ids=lambda c: type(c).__name__,
+)
+def test_an_unknown_attribute_of_a_container_is_an_error(container):
+    container = copy.copy(container)
+    container.a_new_option = 1
+    real = gamma.GammaTransform(container, 0, False, 1, 1) if type(container) is BGContrast else container
+    with pytest.raises(UnmappedTransformError, match=r"a_new_option.*Ways out"):
+        map_transforms(real)
+
+
+UNMAPPED = {
+    "p_elastic_deform": real_spatial(p_elastic_deform=0.1),
+    "random_crop": real_spatial(random_crop=True),
+    "align_corners": real_spatial(align_corners=True),
+    "mode_image": real_spatial(mode_image="bicubic"),
+    "mode_seg": real_spatial(mode_seg="bicubic"),
+    "border_mode_seg": real_spatial(border_mode_seg="reflection"),
+    "padding_value_seg": real_spatial(padding_value_seg=0.5),
+    "rotation": real_spatial(rotation=lambda image, dim: 0.1),
+    "scaling": real_spatial(scaling=np.random.uniform),
+    "noise_variance": gaussian_noise.GaussianNoiseTransform(lambda image: 0.1),
+    "multiplier_range": brightness.MultiplicativeBrightnessTransform(BGContrast(lambda: 1.1), False),
+    "contrast_range": contrast.ContrastTransform(lambda image, channel: 1.1, True, False),
+    "gamma": gamma.GammaTransform((1.5, 0.7), 0, False, 1, 1),
+    "any_of_these": random_binary_operator.ApplyRandomBinaryOperatorTransform([0], (torch.logical_not,)),
+    "p_per_channel": GaussianBlurTransform(p_per_channel=1.5),
+}
+
+
+@pytest.mark.parametrize("option", UNMAPPED)
+def test_unsupported_values_are_errors(option):
+    real = UNMAPPED[option]
+    with pytest.raises(UnmappedTransformError, match=rf"(?s){type(real).__name__}.*\b{option}\b.*Ways out"):
+        map_transforms(real)
+
+
+class SubclassOfMirror(mirroring.MirrorTransform):
+    pass
+
+
+class SubclassOfContrast(BGContrast):
+    pass
+
+
+UNKNOWN = {
+    "InvertImageTransform": InvertImageTransform(0.5, 0.5, 0.5),
+    "SubclassOfMirror": SubclassOfMirror((0,)),
+    "OneOfTransform": bg_random.OneOfTransform([EXPECTED[1][0]]),
+    "RandomTransform": bg_random.RandomTransform(bg_random.RandomTransform(EXPECTED[1][0], 0.5), 0.5),
+    "SubclassOfContrast": gamma.GammaTransform(SubclassOfContrast((0.7, 1.5)), 0, False, 1, 1),
+    "object": object(),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+@pytest.mark.parametrize("gate", [None, 0.5, 1])
+def test_unknown_classes_are_errors(name, gate):
+    """Alone, and in a gate in a pipeline after transforms that are known."""
+    real = UNKNOWN[name] if gate is None else bg_random.RandomTransform(UNKNOWN[name], gate)
+    with pytest.raises(UnmappedTransformError, match=rf"(?s)\b{name}\b.*Ways out") as raised:
+        map_transforms(compose.ComposeTransforms([EXPECTED[1][0], real]))
+    for way_out in ("get_training_transforms", "on_unmapped: host", "open an issue"):
+        assert way_out in str(raised.value)
+
+
+@each
+@pytest.mark.parametrize("p", [0.25, 0, 1])
+def test_gates(real, expected, p):
+    """A gate around a transform that changes the form of the sample cannot be: rows would differ in shape."""
+    gated = bg_random.RandomTransform(real, p)
+    if p < 1 and not RULES[type(real)].target.gated:
+        with pytest.raises(UnmappedTransformError, match=rf"(?s)RandomTransform.*{type(real).__name__}.*Ways out"):
+            map_transforms(gated)
+    else:
+        (ours,) = map_transforms(gated)
+        assert (ours.p, dict(ours.spec)) == (p, expected)
+
+
+def test_nested_compositions_are_flattened():
+    noise, mirror = EXPECTED[2][0], EXPECTED[1][0]
+    inner = compose.ComposeTransforms([noise, compose.ComposeTransforms([mirror])])
+    ours = map_transforms(compose.ComposeTransforms([inner, noise]))
+    assert [type(t).__name__ for t in ours] == ["GaussianNoise", "Mirror", "GaussianNoise"]
+
+
+@pytest.mark.parametrize(
+    "as_range", [np.array((0.7, 1.4)), [np.float32(0.5), np.float32(1.5)], torch.tensor([1.0, 2.0])]
+)
+def test_numpy_and_torch_values(as_range):
+    (ours,) = map_transforms(real_spatial(scaling=as_range, patch_size=np.array([4, 5, 6])))
+    assert ours.spec.scaling == Uniform(*map(float, as_range))
+    assert ours.spec.patch_size == (4, 5, 6)
+
+
+class Trainer(nnUNetTrainer):
+    """As much of a trainer as its transforms need."""
+
+    def __init__(self, patch_size, is_cascaded, regions, ignore_label, deep_supervision=True):
+        pools = [[1] * len(patch_size), [2] * len(patch_size), [2] * len(patch_size)]
+        self.configuration_manager = SimpleNamespace(
+            patch_size=patch_size, use_mask_for_norm=[False, True], pool_op_kernel_sizes=pools
+        )
+        self.label_manager = SimpleNamespace(
+            foreground_labels=[1, 2, 3],
+            foreground_regions=regions,
+            has_regions=regions is not None,
+            ignore_label=ignore_label,
+        )
+        self.is_cascaded, self.enable_deep_supervision = is_cascaded, deep_supervision
+
+    def print_to_log_file(self, *args, **kwargs):
+        pass
+
+
+@pytest.mark.parametrize("patch", [[32, 36, 40], [8, 64, 64], [48, 56]], ids=str)
+@pytest.mark.parametrize("cascaded, regions, ignore", [(False, None, None), (True, [(1, 2, 3), 3], 4)])
+@pytest.mark.parametrize("deep_supervision", [True, False])
+def test_from_a_trainer(patch, cascaded, regions, ignore, deep_supervision):
+    """The pipeline is mapped from what the trainer itself builds, with the arguments that its data loaders pass."""
+    trainer = Trainer(patch, cascaded, regions, ignore, deep_supervision)
+    with mock.patch.object(Trainer, "get_training_transforms", wraps=trainer.get_training_transforms) as build:
+        pipeline = Pipeline.from_nnunet(trainer)
+    build.assert_called_once()
+    expected = map_transforms(nnUNetTrainer.get_training_transforms(*build.call_args.args, **build.call_args.kwargs))
+    assert [repr(t) for t in pipeline.transforms] == [repr(t) for t in expected]
+    names = [type(t).__name__ for t in pipeline.transforms]
+    assert ("Convert3DTo2D" in names) == (patch[0] == 8)
+    assert ("MoveSegAsOneHot" in names) == cascaded
+    assert ("ConvertSegmentationToRegions" in names) == (regions is not None)
+    assert ("DownsampleSegForDS" in names) == deep_supervision
