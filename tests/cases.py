@@ -27,6 +27,8 @@ class Case:
         build: the steps for an input size and the gate p of the last one, if that has a gate.
         needs_seg: fails without a segmentation.
         random: the last step draws something that shows in the result.
+        cubic: needs axes of equal length.
+        shares_statistics: one channel's values change another's.
         noisy: the result has noise in it, so that it depends on the dtype that it is computed in.
         keeps_constants: a constant image comes back as it is.
     """
@@ -38,17 +40,23 @@ class Case:
     seg_channels: int = 1
     needs_seg: bool = False
     random: bool = True
+    cubic: bool = False
+    shares_statistics: bool = False
     noisy: bool = False
     keeps_constants: bool = True
 
+    @property
+    def size(self) -> Size:
+        return (11,) * self.rank if self.cubic else SIZES[self.rank]
+
     def steps(self, size: Size | None = None, p: float = 1.0) -> list[Transform]:
-        return self.build(size or SIZES[self.rank], p)
+        return self.build(size or self.size, p)
 
     def pipeline(self, size: Size | None = None, p: float = 1.0, seed: int = 0) -> Pipeline:
         return Pipeline(self.steps(size, p), seed=seed)
 
     def batch(self, rows: int = 3, size: Size | None = None, **options: Any) -> Batch:
-        return make_batch(rows, self.channels, size or SIZES[self.rank], self.seg_channels, **options)
+        return make_batch(rows, self.channels, size or self.size, self.seg_channels, **options)
 
 
 def make_batch(
@@ -120,9 +128,35 @@ def default_compose(
 
 
 def _image_only(name: str, kind: type[Transform], rank: int, **spec: Any) -> Case:
-    noisy = kind is T.GaussianNoise
-    keeps = not noisy and kind is not T.MultiplicativeBrightness
-    return Case(f"{name}_{rank}d", lambda size, p: [kind(p=p, **spec)], rank, noisy=noisy, keeps_constants=keeps)
+    rician = kind is T.RicianNoise
+    noisy = rician or kind is T.GaussianNoise
+    brightens = kind in (T.MultiplicativeBrightness, T.BrightnessAdditive, T.BrightnessGradientAdditive)
+    return Case(
+        f"{name}_{rank}d",
+        lambda size, p: [kind(p=p, **spec)],
+        rank,
+        shares_statistics=rician,
+        noisy=noisy,
+        keeps_constants=not noisy and not brightens,
+    )
+
+
+def _local(kind: type[Transform], rank: int, **spec: Any) -> Case:
+    spec = {"scale": {"log_uniform_of_size": 6}, "same_for_all_channels": False, **spec}
+    return _image_only(kind.__name__.lower(), kind, rank, **spec)
+
+
+def _rectangles(name: str, rank: int, value: Any, **spec: Any) -> Case:
+    def build(size: Size, p: float) -> list[Transform]:
+        sides = [(1, max(2, n // 2)) for n in size]
+        return [T.BlankRectangle(p=p, rectangle_size=sides, rectangle_value=value, num_rectangles=(1, 4), **spec)]
+
+    return Case(f"rectangles_{name}_{rank}d", build, rank, keeps_constants=value == "mean")
+
+
+def _one_of(rank: int) -> Case:
+    choices = [T.GaussianBlur(), T.Gamma(p=0.5), T.Mirror(allowed_axes=(0,)), T.MedianFilter(filter_size=2)]
+    return Case(f"one_of_{rank}d", lambda size, p: [T.OneOf(choices)], rank)
 
 
 def _spatial(name: str, rank: int, **spec: Any) -> Case:
@@ -188,6 +222,19 @@ def _of_rank(rank: int) -> list[Case]:
         ),
         _image_only("gamma", T.Gamma, rank),
         _image_only("gamma_inverted", T.Gamma, rank, p_invert_image=1, p_retain_stats=0),
+        _image_only("additive", T.BrightnessAdditive, rank, mu=0, sigma=0.5, synchronize_channels=False),
+        _image_only("invert", T.InvertImage, rank, p_invert_image=0.6, p_synchronize_channels=0.5, p_per_channel=0.5),
+        _image_only("outliers", T.CutOffOutliers, rank, percentile_lower=(0, 20), percentile_upper=(80, 100)),
+        _image_only("rician", T.RicianNoise, rank),
+        _image_only("median", T.MedianFilter, rank, filter_size=(2, 5)),
+        _image_only("sharpen", T.Sharpening, rank, strength=(0.1, 1), p_clamp_intensities=0.5),
+        _local(T.BrightnessGradientAdditive, rank),
+        _local(T.LocalGamma, rank, gamma={"either": [[0.3, 0.8], [1.2, 3]]}),
+        _local(T.LocalContrast, rank, scale=(1, 4)),
+        _local(T.LocalSmoothing, rank),
+        _rectangles("mean", rank, "mean"),
+        _rectangles("filled", rank, (-2, 2), p_per_channel=0.5),
+        _one_of(rank),
         _spatial("linear", rank, border_mode_seg="constant", padding_value_seg=-1),
         _spatial("nearest", rank, mode_image="nearest", mode_seg="nearest"),
         _spatial("border", rank, padding_mode_image="border", seg_tiebreak="lowest"),
@@ -196,6 +243,20 @@ def _of_rank(rank: int) -> list[Case]:
         _spatial("cropped", rank, p_rotation=0, p_scaling=0, padding_mode_image="border"),
         Case(f"mirror_{rank}d", lambda size, p: [T.Mirror(p=p, allowed_axes=tuple(range(rank)))], rank, seg_channels=2),
         Case(f"mirror_last_{rank}d", lambda size, p: [T.Mirror(p=p, allowed_axes=(last,))], rank),
+        Case(
+            f"rot90_{rank}d",
+            lambda size, p: [T.Rot90(p=p, num_axis_combinations=2, allowed_axes=tuple(range(rank)))],
+            rank,
+            seg_channels=2,
+            cubic=True,
+        ),
+        Case(
+            f"transpose_{rank}d",
+            lambda size, p: [T.TransposeAxes(p=p, allowed_axes=tuple(range(rank)))],
+            rank,
+            seg_channels=2,
+            cubic=True,
+        ),
         _label("mask", rank, lambda size, p: [T.MaskImage(apply_to_channels=(0,))]),
         _label("remove_label", rank, lambda size, p: [T.RemoveLabel(label_value=2, set_to=1)], seg_channels=2),
         _label("regions", rank, lambda size, p: [T.ConvertSegmentationToRegions(regions=((1, 2, 3), 2, (2, 3)))]),

@@ -22,10 +22,11 @@ BELOW = {
     "sampling": {"errors"},
     "batch": {"errors"},
     "transforms": {"ops", "sampling", "batch", "errors"},
-    "pipeline": {"transforms", "sampling", "batch", "errors"},
+    "config": {"transforms", "errors"},
+    "pipeline": {"config", "transforms", "ops", "sampling", "batch", "errors"},
 }
-BELOW["__init__"] = BELOW["config"] = BELOW["pipeline"] | {"pipeline"}
-BELOW["monai"] = BELOW["__init__"] | {"__init__", "config"}
+BELOW["__init__"] = BELOW["pipeline"] | {"pipeline"}
+BELOW["monai"] = BELOW["__init__"] | {"__init__"}
 BELOW["nnunet"] = BELOW["monai"]
 BELOW["cli"] = BELOW["nnunet"] | {"monai", "nnunet"}
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from cases import CASES, SIZES, Case, assert_same, differ, make_batch, tensors
+from cases import CASES, Case, assert_same, differ, make_batch, tensors
+from messages import check
 from nnunet_gpuaug import Batch, ConvertSegmentationToRegions, Draw, Pipeline
 from nnunet_gpuaug.transforms.base import Transform
 
@@ -211,11 +212,14 @@ def test_negative_images(case, device):
 @each_case
 @pytest.mark.parametrize("kind", ["one voxel", "first", "last", "last two"])
 def test_axes_of_one_voxel(case, device, kind):
-    size = list(SIZES[case.rank])
+    size = list(case.size)
     for axis in {"one voxel": range(case.rank), "first": [0], "last": [-1], "last two": [-1, -2]}[kind]:
         size[axis] = 1
     batch = case.batch(size=tuple(size), device=device)
-    check_finite(run(case, batch))
+    if case.cubic and len(set(size)) > 1:
+        check(lambda: run(case, batch), "allowed_axes", "equal length", str(tuple(size)))
+    else:
+        check_finite(run(case, batch))
 
 
 @each_case
@@ -246,8 +250,9 @@ def test_nan_stays_in_its_row_and_channel(case, device):
     image[(0, 0, *[n // 2 for n in image.shape[2:]])] = torch.nan
     out = pipeline.apply(Batch(image, batch.segmentation), draw)
     assert_same(out.rows(1, 3), clean.rows(1, 3))
-    per_channel = clean.image.shape[1] // case.channels if clean.folded else 1
-    torch.testing.assert_close(out.image[:, per_channel:], clean.image[:, per_channel:], rtol=0, atol=0)
+    if not case.shares_statistics:
+        per_channel = clean.image.shape[1] // case.channels if clean.folded else 1
+        torch.testing.assert_close(out.image[:, per_channel:], clean.image[:, per_channel:], rtol=0, atol=0)
     assert_same(Batch(clean.image, out.segmentation), clean)
 
 

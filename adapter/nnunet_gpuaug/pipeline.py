@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from .batch import Batch, Shape
+from .config import Settings, read_config, write_config, write_text
 from .errors import AugmentationError
+from .ops._dispatch import kernels
 from .sampling import SEED_BITS, draw_seed, row_streams
 from .transforms import RemoveLabel
 from .transforms.base import Params, Transform, compute_dtype
@@ -93,9 +95,13 @@ class Pipeline:
         transforms: the transforms, in order.
         seed: the seed of `generator`.
         generator: the CPU generator that each call takes its seed from; its state can be saved and restored.
+        settings: what a configuration file says besides the transforms. `kernels` is the pipeline's own business,
+            `prefetch` and `on_unmapped` are for the training that it is part of.
     """
 
-    def __init__(self, transforms: Sequence[Transform], seed: int | None = None) -> None:
+    def __init__(
+        self, transforms: Sequence[Transform], seed: int | None = None, settings: Settings | None = None
+    ) -> None:
         if isinstance(transforms, Transform):
             raise AugmentationError(f"transforms is {transforms!r}; it must be a list of transforms")
         if seed is not None and (not isinstance(seed, int) or not 0 <= seed < 2**63):
@@ -103,6 +109,9 @@ class Pipeline:
         for index, transform in enumerate(transforms):
             if not isinstance(transform, Transform):
                 raise AugmentationError(f"transforms[{index}] is {transform!r}; it must be a transform of this package")
+        settings = settings or Settings()
+        self.settings = settings if seed is None else settings.model_copy(update={"seed": seed})
+        seed = self.settings.seed
         self.transforms = tuple(transforms)
         self.generator = torch.Generator()
         self.seed = self.generator.seed() % 2**SEED_BITS if seed is None else seed
@@ -122,6 +131,27 @@ class Pipeline:
         from .nnunet.mapping import map_transforms  # the one import upwards: nnunetv2 is needed only here
 
         return cls(map_transforms(source), seed)
+
+    @classmethod
+    def from_yaml(cls, source: str | Path) -> Pipeline:
+        """The pipeline that a YAML file describes: `pipeline:`, a list of transforms with nnU-Net's own parameter
+        names, and `settings:`. Values that are left out have their defaults.
+
+        Args:
+            source: the path of a file, or the text itself.
+
+        Raises:
+            ConfigError: lists all problems at once, each with its line, the value and what is allowed.
+        """
+        config = read_config(source)
+        return cls(config.transforms, settings=config.settings)
+
+    def to_yaml(self, path: str | Path | None = None) -> str:
+        """The text that `from_yaml` reads back, every value written out; also to a file if a path is given."""
+        text = write_config(self.transforms, self.settings)
+        if path is not None:
+            write_text(path, text)
+        return text
 
     def __repr__(self) -> str:
         return "\n".join(["Pipeline(", *(f"  {t!r}," for t in self.transforms), f"  seed={self.seed})"])
@@ -165,7 +195,7 @@ class Pipeline:
         image, seg = batch.image, batch.segmentation
         narrow = seg is not None and seg.dtype == torch.uint8
         work = replace(batch, image=image.to(compute_dtype(image)), segmentation=seg.to(torch.int16) if narrow else seg)
-        with torch.autocast(image.device.type, enabled=False):
+        with torch.autocast(image.device.type, enabled=False), kernels(self.settings.kernels == "auto"):
             for transform, params in zip(self.transforms, draw.params, strict=True):
                 work = transform.apply(work, params)
         if narrow and self._removes_outside():

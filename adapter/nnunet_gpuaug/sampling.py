@@ -93,9 +93,9 @@ _ALLOWED = (
 )
 
 
-def _numbers(values: Any, given: Any) -> list[float]:
-    if any(isinstance(v, bool) or not isinstance(v, (int, float)) or not math.isfinite(v) for v in values):
-        raise AugmentationError(f"{given!r} is not {_ALLOWED}")
+def _numbers(values: Any) -> list[float]:
+    if any(isinstance(v, bool) or not isinstance(v, (int, float)) or not abs(v) < math.inf for v in values):
+        raise AugmentationError(f"must be {_ALLOWED}")
     return [float(v) for v in values]
 
 
@@ -111,16 +111,16 @@ def as_distribution(value: Any) -> Distribution:
         ranges = tuple(as_distribution(v) for v in value["either"])
         if ranges and all(isinstance(r, Uniform) for r in ranges):
             return Either(ranges)
-        raise AugmentationError(f"{value!r} is not {_ALLOWED}")
+        raise AugmentationError(f"must be {_ALLOWED}")
     if isinstance(value, (int, float)):
-        return Constant(*_numbers([value], value))
+        return Constant(*_numbers([value]))
     split = isinstance(value, dict) and set(value) == {"split"}
     ends = value["split"] if split else value
     if not isinstance(ends, (list, tuple)) or len(ends) != 2:
-        raise AugmentationError(f"{value!r} is not {_ALLOWED}")
-    low, high = _numbers(ends, value)
+        raise AugmentationError(f"must be {_ALLOWED}")
+    low, high = _numbers(ends)
     if low > high:
-        raise AugmentationError(f"{value!r} is not {_ALLOWED}")
+        raise AugmentationError(f"must be {_ALLOWED}")
     return SplitRange(low, high) if split else Uniform(low, high)
 
 
@@ -139,15 +139,29 @@ def _lowest(value: Distribution) -> float:
     return value.value if isinstance(value, Constant) else value.low
 
 
+def _highest(value: Distribution) -> float:
+    if isinstance(value, Either):
+        return max(r.high for r in value.ranges)
+    if isinstance(value, SplitRange):
+        return max(value.high, 1)
+    return value.value if isinstance(value, Constant) else value.high
+
+
 def _not_negative(value: Distribution) -> Distribution:
     if _lowest(value) < 0:
-        raise AugmentationError(f"{as_plain(value)!r} reaches below 0; only 0 and above is allowed")
+        raise AugmentationError("reaches below 0; only 0 and above is allowed")
     return value
 
 
-def _positive(value: Distribution) -> Distribution:
-    if _lowest(value) <= 0:
-        raise AugmentationError(f"{as_plain(value)!r} reaches down to 0 or below; only above 0 is allowed")
+def _positive(value: Any) -> Any:
+    if not isinstance(value, LogUniformOfSize) and _lowest(value) <= 0:
+        raise AugmentationError("reaches down to 0 or below; only above 0 is allowed")
+    return value
+
+
+def _percentile(value: Distribution) -> Distribution:
+    if not 0 <= _lowest(value) <= _highest(value) <= 100:
+        raise AugmentationError(f"{as_plain(value)!r} is not within 0 to 100")
     return value
 
 
@@ -158,7 +172,7 @@ def as_axis_distribution(value: Any) -> Distribution | LogUniformOfSize:
     if isinstance(value, dict) and set(value) == {"log_uniform_of_size"}:
         divisor = value["log_uniform_of_size"]
         if isinstance(divisor, bool) or not isinstance(divisor, int) or divisor < 1:
-            raise AugmentationError(f"{value!r} is not {{log_uniform_of_size: a whole number from 1 on}}")
+            raise AugmentationError("must be {log_uniform_of_size: a whole number from 1 on}")
         return LogUniformOfSize(divisor)
     return as_distribution(value)
 
@@ -171,9 +185,13 @@ def axis_distribution_as_plain(value: Distribution | LogUniformOfSize) -> Any:
 Scalar = Annotated[Distribution, BeforeValidator(as_distribution), PlainSerializer(as_plain)]
 NotNegative = Annotated[Scalar, AfterValidator(_not_negative)]
 Positive = Annotated[Scalar, AfterValidator(_positive)]
-AxisScalar = Annotated[
-    Distribution | LogUniformOfSize, BeforeValidator(as_axis_distribution), PlainSerializer(axis_distribution_as_plain)
+PositiveAxisScalar = Annotated[
+    Distribution | LogUniformOfSize,
+    BeforeValidator(as_axis_distribution),
+    AfterValidator(_positive),
+    PlainSerializer(axis_distribution_as_plain),
 ]
+Percentile = Annotated[Scalar, AfterValidator(_percentile)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 IntegerRange = (

@@ -131,19 +131,25 @@ def lift_row(ours: Transform, real: Any, values: Values, shape: Shape) -> Values
 
 def _channels(drawn: Any, count: int, **values: Any) -> Values:
     """`active`, and full lists with one entry for each channel, from values for the drawn channels only."""
-    index = [int(c) for c in drawn]
+    index = _plain(drawn)
     out: Values = {"active": [c in index for c in range(count)]}
     for name, of_drawn in values.items():
-        numbers = [v.tolist() if hasattr(v, "tolist") else v for v in of_drawn]
-        blank: Any = 0
-        if numbers and isinstance(numbers[0], (list, float)):
-            blank = [math.nan] * len(numbers[0]) if isinstance(numbers[0], list) else math.nan
-        if not numbers:
-            continue
-        out[name] = [blank] * count
-        for c, value in zip(index, numbers, strict=True):
-            out[name][c] = value
+        numbers = _plain(of_drawn)
+        if numbers:
+            out[name] = [_not_drawn(numbers[0])] * count
+            for c, value in zip(index, numbers, strict=True):
+                out[name][c] = value
     return out
+
+
+def _plain(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, Tensor) else list(values)
+
+
+def _not_drawn(like: Any) -> Any:
+    if isinstance(like, list):
+        return [math.nan] * len(like)
+    return math.nan if isinstance(like, float) else 0
 
 
 def _spatial(ours: Transform, real: Any, values: Values, shape: Shape) -> Values:

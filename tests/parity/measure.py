@@ -58,6 +58,7 @@ def compare_labels(step: str, ours: Tensor, expected: Tensor) -> None:
 
 
 def likely(statistic: str, p_value: float, about: str = "") -> None:
-    """A p-value that a correct implementation does not fall below: draws are seeded, so this does not vary."""
+    """A p-value that a correct implementation hardly falls below, in none of the few hundred tests of a run. The draws
+    are seeded, so that it varies only with the way they are made."""
     MEASURED.p_values[statistic].append(float(p_value))
-    assert p_value > 1e-3, f"{statistic} {about}: p = {p_value:.2g}"
+    assert p_value > 1e-4, f"{statistic} {about}: p = {p_value:.2g}"

@@ -9,8 +9,8 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from batchgeneratorsv2.transforms.base.basic_transform import BasicTransform
 from batchgeneratorsv2.transforms.intensity import brightness, contrast, gamma, gaussian_noise
-from batchgeneratorsv2.transforms.intensity.inversion import InvertImageTransform
 from batchgeneratorsv2.transforms.nnunet import random_binary_operator, remove_connected_components, seg_to_onehot
 from batchgeneratorsv2.transforms.noise.gaussian_blur import GaussianBlurTransform
 from batchgeneratorsv2.transforms.spatial import low_resolution, mirroring, spatial
@@ -168,8 +168,10 @@ def test_values(real, expected):
     assert ours.p == 1
 
 
-def test_every_rule_is_tested():
-    assert {type(real) for real, _ in EXPECTED} == set(RULES)
+def test_all_that_nnunets_trainer_uses_is_tested():
+    options = {"is_cascaded": True, "foreground_labels": [1], "regions": [[1]], "use_mask_for_norm": [True]}
+    real = nnUNetTrainer.get_training_transforms((4, 5, 6), (0, 1), [1], (0,), True, **options).transforms
+    assert {type(getattr(t, "transform", t)) for t in real} == {type(real) for real, _ in EXPECTED}
 
 
 @each
@@ -225,6 +227,10 @@ def test_unsupported_values_are_errors(option):
         map_transforms(real)
 
 
+class OfTheUser(BasicTransform):
+    pass
+
+
 class SubclassOfMirror(mirroring.MirrorTransform):
     pass
 
@@ -234,9 +240,9 @@ class SubclassOfContrast(BGContrast):
 
 
 UNKNOWN = {
-    "InvertImageTransform": InvertImageTransform(0.5, 0.5, 0.5),
+    "OfTheUser": OfTheUser(),
     "SubclassOfMirror": SubclassOfMirror((0,)),
-    "OneOfTransform": bg_random.OneOfTransform([EXPECTED[1][0]]),
+    "TimedComposeTransforms": compose.TimedComposeTransforms([EXPECTED[1][0]]),
     "RandomTransform": bg_random.RandomTransform(bg_random.RandomTransform(EXPECTED[1][0], 0.5), 0.5),
     "SubclassOfContrast": gamma.GammaTransform(SubclassOfContrast((0.7, 1.5)), 0, False, 1, 1),
     "object": object(),

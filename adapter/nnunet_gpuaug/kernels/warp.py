@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -185,9 +186,10 @@ def warp_image(image: Tensor, matrix: np.ndarray, patch: Sequence[int], fill: fl
     """`ops.geometry.warp_image` for float32, linear, `fill` beyond the border."""
     size, volume, entries = _as_3d(matrix, patch, image.shape[1:])
     image, out = image.contiguous(), image.new_empty((len(image), *patch))
-    _warp_image[_grid(out)](
-        image, out, float(fill), *size, *volume, *entries, FUSED=fused, BLOCK=_BLOCK, enable_fp_fusion=False
-    )
+    with torch.cuda.device_of(image):
+        _warp_image[_grid(out)](
+            image, out, float(fill), *size, *volume, *entries, FUSED=fused, BLOCK=_BLOCK, enable_fp_fusion=False
+        )
     return out
 
 
@@ -197,11 +199,12 @@ def warp_labels(
     """`ops.geometry.warp_labels` for integer labels, linear."""
     size, volume, entries = _as_3d(matrix, patch, seg.shape[1:])
     seg, out = seg.contiguous(), seg.new_empty((len(seg), *patch))
-    _warp_labels[_grid(out)](
-        seg, out, int(outside), *size, *volume, *entries,
-        FUSED=fused, COUNTS=counts, NEAREST=tiebreak == "nearest", HIGHEST=tiebreak == "highest", BLOCK=_BLOCK,
-        enable_fp_fusion=False,
-    )  # fmt: skip
+    with torch.cuda.device_of(seg):
+        _warp_labels[_grid(out)](
+            seg, out, int(outside), *size, *volume, *entries,
+            FUSED=fused, COUNTS=counts, NEAREST=tiebreak == "nearest", HIGHEST=tiebreak == "highest", BLOCK=_BLOCK,
+            enable_fp_fusion=False,
+        )  # fmt: skip
     return out
 
 

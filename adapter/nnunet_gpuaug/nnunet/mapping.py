@@ -226,7 +226,9 @@ def training_transforms(trainer: Any) -> Any:
     """The training transforms of an nnU-Net trainer, asked for as its `get_dataloaders` does."""
     rotation, dummy_2d, _, mirror_axes = trainer.configure_rotation_dummyDA_mirroring_and_inital_patch_size()
     labels = trainer.label_manager
-    return trainer.get_training_transforms(
+    # a wrapped trainer keeps its own transforms from the loaders
+    own = getattr(trainer, "gpuaug_own_training_transforms", trainer.get_training_transforms)
+    return own(
         trainer.configuration_manager.patch_size,
         rotation,
         trainer._get_deep_supervision_scales(),

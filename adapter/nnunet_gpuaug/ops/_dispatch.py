@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import numpy as np
 from torch import Tensor, float32
@@ -18,10 +20,22 @@ except ImportError:  # Triton is never required
 
 _INDEX_LIMIT = 2**31  # the kernels index with 32 bits
 
+_allowed: ContextVar[bool] = ContextVar("kernels_allowed", default=True)
+
+
+@contextmanager
+def kernels(allowed: bool) -> Iterator[None]:
+    """Within the block, kernels are chosen only if `allowed`, and allowed around it."""
+    token = _allowed.set(allowed and _allowed.get())
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
 
 def _has_kernel(x: Tensor, patch: Sequence[int]) -> bool:
     small = max(x.numel(), len(x) * math.prod(patch)) < _INDEX_LIMIT
-    return warp is not None and small and (x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
+    return warp is not None and _allowed.get() and small and (x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
 
 
 def warp_image(

@@ -12,15 +12,9 @@ from torch import Tensor
 
 EPS = 1e-7
 
-_generators: dict[torch.device, torch.Generator] = {}
-
-
 def seeded_normal(like: Tensor, seed: int) -> Tensor:
     """N(0, 1), of the shape, dtype and device of `like`. The same seed gives the same field on one device."""
-    generator = _generators.get(like.device)
-    if generator is None:
-        generator = _generators[like.device] = torch.Generator(like.device)
-    generator.manual_seed(seed)
+    generator = torch.Generator(like.device).manual_seed(seed)
     return torch.empty_like(like, memory_format=torch.contiguous_format).normal_(generator=generator)
 
 
@@ -76,7 +70,9 @@ def clip_percentiles(x: Tensor, lower: float, upper: float, retain_std: bool) ->
 
 def rician_noise(x: Tensor, sigma: float, seed: int) -> Tensor:
     """sqrt((x − min + n1)² + n2²) + min with n1, n2 ~ N(0, sigma²), brought back to the mean and standard deviation
-    of x. All statistics over the whole of x, channels included."""
+    of x. All statistics over the whole of x, channels included. A single voxel comes back unchanged."""
+    if x.numel() == 1:
+        return x.clone()
     low = x.min()
     real, imaginary = seeded_normal(torch.stack([x, x]), seed).mul_(sigma)
     out = (x - low).add_(real).pow_(2).add_(imaginary.pow_(2)).sqrt_().add_(low)

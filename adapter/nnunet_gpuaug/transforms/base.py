@@ -52,7 +52,7 @@ class Transform:
             found = error.errors()
             # of an error in an item and one of its list, the item's says what is wrong
             deepest = [e for e in found if not any(o["loc"][: len(e["loc"])] == e["loc"] for o in found if o is not e)]
-            problems = "; ".join(_describe_error(e, self.Spec) for e in deepest or found)
+            problems = "; ".join(dict.fromkeys(_describe_error(e, self.Spec) for e in deepest or found))
             raise AugmentationError(f"{type(self).__name__}: {problems}") from None
 
     def _read_p(self, p: Any) -> float:
@@ -93,7 +93,10 @@ class Transform:
 
 
 def _describe_error(error: Any, spec: type[Spec]) -> str:
-    field = ".".join(map(str, error["loc"]))
+    # the text parts after the field's name are the types that pydantic tried
+    field = ".".join(str(part) for i, part in enumerate(error["loc"]) if i == 0 or isinstance(part, int))
+    if not field:
+        return error["msg"].removeprefix("Value error, ")
     if error["type"] == "missing":
         return f"{field} must be given"
     if error["type"] == "extra_forbidden":
@@ -122,6 +125,11 @@ def _is_real(value: Any) -> bool:
 def drawn_rows(params: Params) -> list[int]:
     """The rows that the transform was drawn for."""
     return [row for row, on in enumerate(params["batch_prob"].tolist()) if on > 0.5]
+
+
+def values_of(params: Params) -> Params:
+    """The drawn values with more than one axis, without what Kornia and its containers add to them."""
+    return {name: value for name, value in params.items() if isinstance(value, Tensor) and value.ndim > 1}
 
 
 class HostGenerator(RandomGeneratorBase):
@@ -210,8 +218,7 @@ class ImageAugmentation(_KorniaAugmentation, IntensityAugmentationBase3D):
     def _drawn_planes(params: Params) -> Iterator[tuple[int, int, dict[str, Any]]]:
         rows = drawn_rows(params)
         active = params["active"].tolist() if rows else []
-        # Kornia's containers add values of their own, none of them for rows and channels
-        names = [k for k, v in params.items() if k != "active" and isinstance(v, Tensor) and v.ndim > 1]
+        names = values_of(params).keys() - {"active"}
         for row in rows:
             for channel, on in enumerate(active[row]):
                 if on:

@@ -71,8 +71,8 @@ class ApplyRandomBinaryOperator(_CascadeStep):
         channel_idx: the image channels.
         any_of_these: the operators, one drawn per row and channel with equal probability.
         strel_size: radius of the ball (2D: disk) in voxels, drawn per row and channel. A real number: the side of the
-            element is int(2 · radius + 1), so half of the sides are even, which shifts the result by half a voxel
-            (dilation, erosion) or one (closing, opening).
+            element is 2 · radius + 1, rounded down (2D: up), so half of the sides are even, which shifts the result
+            by half a voxel (dilation, erosion) or one (closing, opening).
         p_per_label: probability per row and channel.
         p: probability per row.
 

@@ -11,7 +11,17 @@ from torch import Tensor
 
 from ..batch import Batch, Shape
 from ..ops import intensity as ops
-from ..sampling import SEED_BITS, Constant, NotNegative, Positive, Probability, Scalar, SplitRange, Uniform
+from ..sampling import (
+    SEED_BITS,
+    Constant,
+    NotNegative,
+    Percentile,
+    Positive,
+    Probability,
+    Scalar,
+    SplitRange,
+    Uniform,
+)
 from .base import ImageAugmentation, Params, Spec, drawn_rows
 
 
@@ -221,8 +231,8 @@ class CutOffOutliers(ImageAugmentation):
     """
 
     class Spec(Spec):
-        percentile_lower: Scalar = Constant(0.2)
-        percentile_upper: Scalar = Constant(99.8)
+        percentile_lower: Percentile = Constant(0.2)
+        percentile_upper: Percentile = Constant(99.8)
         p_synchronize_channels: bool = False
         p_per_channel: Probability = 1.0
         p_retain_std: Probability = 1.0
@@ -252,7 +262,7 @@ class RicianNoise(ImageAugmentation):
     """
 
     class Spec(Spec):
-        noise_variance: Scalar = Uniform(0.0, 0.1)
+        noise_variance: NotNegative = Uniform(0.0, 0.1)
 
     def draw_row(self, rng: random.Random, shape: Shape) -> dict[str, Any]:
         return {"sigma": float(self.spec.noise_variance(rng)), "seed": rng.getrandbits(SEED_BITS)}

@@ -11,7 +11,17 @@ from torch import Tensor
 from ..batch import Shape
 from ..errors import AugmentationError
 from ..ops import filters, intensity
-from ..sampling import AxisScalar, IntegerRange, LogUniformOfSize, Probability, Scalar, Uniform, draw_integer
+from ..sampling import (
+    IntegerRange,
+    LogUniformOfSize,
+    NotNegative,
+    Positive,
+    PositiveAxisScalar,
+    Probability,
+    Scalar,
+    Uniform,
+    draw_integer,
+)
 from .base import ImageAugmentation, Spec
 from .intensity import draw_active, draw_per_channel
 
@@ -23,7 +33,7 @@ class LocalSpec(Spec):
     and axis, or per row and axis if `same_for_all_channels`. The transform's own value is then shared, too.
     """
 
-    scale: AxisScalar
+    scale: PositiveAxisScalar
     loc: Scalar = Uniform(-1, 2)
     same_for_all_channels: bool = True
     p_per_channel: Probability = 1.0
@@ -88,7 +98,7 @@ class LocalGamma(_LocalAugmentation):
     """
 
     class Spec(LocalSpec):
-        gamma: Scalar = Uniform(0.5, 1)
+        gamma: Positive = Uniform(0.5, 1)
 
     def values(self) -> dict[str, Scalar]:
         return {"exponent": self.spec.gamma}
@@ -132,7 +142,7 @@ class LocalSmoothing(_LocalAugmentation):
 
     class Spec(LocalSpec):
         smoothing_strength: Scalar = Uniform(0.5, 1.0)
-        kernel_size: Scalar = Uniform(0.5, 1.5)
+        kernel_size: NotNegative = Uniform(0.5, 1.5)
 
     def values(self) -> dict[str, Scalar]:
         return {"strength": self.spec.smoothing_strength}
@@ -144,6 +154,9 @@ class LocalSmoothing(_LocalAugmentation):
     def plane(self, x: Tensor, centers: list[float], widths: list[float], strength: float, sigma: float) -> Tensor:
         weights = intensity.bump(x, centers, widths) * strength
         return (filters.gaussian_filter(x, sigma) * weights).add_((1 - weights).mul_(x))
+
+
+Side = Annotated[int, Field(ge=1)]
 
 
 def _as_value(value: Any) -> Any:
@@ -171,7 +184,7 @@ class BlankRectangle(ImageAugmentation):
     """
 
     class Spec(Spec):
-        rectangle_size: int | tuple[int, ...] | tuple[tuple[int, int], ...]
+        rectangle_size: Side | tuple[Side, ...] | tuple[tuple[Side, Side], ...]
         rectangle_value: Annotated[Literal["mean"] | float | tuple[float, float], BeforeValidator(_as_value)]
         num_rectangles: IntegerRange
         force_square: bool = False

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from torch import Tensor
 
 from ..batch import Batch, Shape
@@ -16,9 +16,16 @@ from ..errors import AugmentationError
 from ..ops import geometry as ops
 from ..ops._dispatch import warp_image, warp_labels
 from ..sampling import Probability, Scalar, Uniform
-from .base import LabelStep, Params, SpatialAugmentation, Spec, check_label_fits, drawn_rows
+from .base import LabelStep, Params, SpatialAugmentation, Spec, check_label_fits, drawn_rows, values_of
 
-Axes = tuple[Annotated[int, Field(ge=0, le=2)], ...]
+
+def _different(axes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(axes)) != len(axes):
+        raise ValueError("each axis only once")
+    return axes
+
+
+Axes = Annotated[tuple[Annotated[int, Field(ge=0, le=2)], ...], AfterValidator(_different)]
 
 _CROP_PADDING = {"zeros": "constant", "constant": "constant", "border": "replicate", "reflection": "reflect"}
 
@@ -169,7 +176,7 @@ class _RowAugmentation(SpatialAugmentation):
 
     def _move(self, x: Tensor, params: Params, owned: bool) -> Tensor:
         rows = drawn_rows(params)
-        values = {name: value.tolist() for name, value in params.items()}
+        values = {name: value.tolist() for name, value in values_of(params).items()}
         out = x if owned else x.clone()
         for row in rows:
             # what `moved` returns may be a view of the row that it is written to
