@@ -295,23 +295,3 @@ CASES: list[Case] = [
     _default("regions", 3, 1, regions=[(1, 2, 3), 2, (3,)], ignore_label=4),
     _default("no_deep_supervision", 2, 1, deep_supervision=False),
 ]
-
-
-def tensors(batch: Batch) -> list[torch.Tensor]:
-    """The image and all segmentations of a batch."""
-    seg = batch.segmentation
-    return [batch.image, *(seg if isinstance(seg, list) else [] if seg is None else [seg])]
-
-
-def assert_same(got: Batch, expected: Batch, **tolerance: float) -> None:
-    """Equal tensors, NaN equal to NaN; bit-equal if no tolerance is given. Segmentations always exactly."""
-    a, b = tensors(got), tensors(expected)
-    assert len(a) == len(b)
-    torch.testing.assert_close(a[0], b[0], **(tolerance or {"rtol": 0, "atol": 0}), equal_nan=True)
-    for left, right in zip(a[1:], b[1:], strict=True):
-        torch.testing.assert_close(left, right, rtol=0, atol=0)
-
-
-def differ(a: Batch, b: Batch) -> bool:
-    """Whether any tensor differs."""
-    return any(not torch.equal(x, y) for x, y in zip(tensors(a), tensors(b), strict=True))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cases import CASES, make_batch
-from messages import check, message_of
+from checks import check, message_of
 from nnunet_gpuaug import AugmentationError, Batch, Draw, Pipeline
 from nnunet_gpuaug import transforms as T
 
@@ -84,6 +84,15 @@ STEPS = {
     "ignored axis": (
         [T.Convert3DTo2D(), T.SimulateLowResolution(ignore_axes=(2,))],
         ["ignore_axes = (2,)", "(7, 8)", "0 to 1"],
+    ),
+    "axes of different length": (
+        [T.TransposeAxes(allowed_axes=(0, 1))],
+        ["TransposeAxes", "allowed_axes = (0, 1)", "equal length", "(6, 7, 8)"],
+    ),
+    "one of several": ([T.OneOf([T.Gamma(), T.Rot90(num_axis_combinations=1)])], ["Rot90", "equal length"]),
+    "box larger than the patch": (
+        [T.BlankRectangle(rectangle_size=7, rectangle_value=0, num_rectangles=1)],
+        ["rectangle_size = 7", "(6, 7, 8)"],
     ),
     "allowed channel": (
         [T.SimulateLowResolution(allowed_channels=(2,))],

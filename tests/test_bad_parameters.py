@@ -3,7 +3,7 @@
 import pytest
 
 from cases import default_compose
-from messages import check, message_of
+from checks import check, message_of
 from nnunet_gpuaug import Pipeline, UnmappedTransformError
 from nnunet_gpuaug import transforms as T
 
@@ -78,6 +78,38 @@ PARAMETERS = {
     "empty region": (lambda: T.ConvertSegmentationToRegions(regions=((1,), ())), ["regions.1 = ()", "at least 1"]),
     "no scales": (lambda: T.DownsampleSegForDS(ds_scales=()), ["ds_scales = ()", "at least 1"]),
     "NaN scale": (lambda: T.DownsampleSegForDS(ds_scales=(NAN,)), ["ds_scales.0", "nan", "finite"]),
+    "percentile": (lambda: T.CutOffOutliers(percentile_upper=150), ["percentile_upper = 150", "0 to 100"]),
+    "width of 0": (lambda: T.LocalGamma(scale=0), ["LocalGamma", "scale = 0", "above 0"]),
+    "share of the axis": (
+        lambda: T.LocalContrast(scale={"log_uniform_of_size": 0}),
+        ["scale", "'log_uniform_of_size': 0", "from 1 on"],
+    ),
+    "local gamma": (lambda: T.LocalGamma(scale=2, gamma=(-1, 1)), ["gamma = (-1, 1)", "above 0"]),
+    "either": (lambda: T.Gamma(gamma={"either": [[0.5, 1], [2, 1]]}), ["gamma", "[2, 1]", "low <= high"]),
+    "either of nothing": (lambda: T.Gamma(gamma={"either": []}), ["gamma", "{'either': []}", "{either: "]),
+    "side of 0": (
+        lambda: T.BlankRectangle(rectangle_size=0, rectangle_value=0, num_rectangles=1),
+        ["BlankRectangle", "rectangle_size = 0", "greater than or equal to 1"],
+    ),
+    "value of a box": (
+        lambda: T.BlankRectangle(rectangle_size=1, rectangle_value="max", num_rectangles=1),
+        ["rectangle_value = 'max'", "'mean'"],
+    ),
+    "median of nothing": (lambda: T.MedianFilter(filter_size=0), ["filter_size = 0", "greater than or equal to 1"]),
+    "mean above deviation": (lambda: T.BrightnessAdditive(mu=2, sigma=1), ["BrightnessAdditive", "U(mu, sigma)"]),
+    "axis twice": (
+        lambda: T.Rot90(num_axis_combinations=1, allowed_axes=(1, 1)),
+        ["allowed_axes = (1, 1)", "each axis only once"],
+    ),
+    "one axis to rotate": (
+        lambda: T.Rot90(num_axis_combinations=1, allowed_axes=(1,)),
+        ["allowed_axes = (1,)", "at least 2"],
+    ),
+    "one of nothing": (lambda: T.OneOf([]), ["OneOf", "transforms", "at least one"]),
+    "one of what changes the shape": (
+        lambda: T.OneOf([T.Convert3DTo2D()]),
+        ["OneOf", "transforms[0]", "Convert3DTo2D"],
+    ),
     "not a transform": (lambda: Pipeline([T.Gamma(), len]), ["transforms[1]", "len", "transform of this package"]),
     "a class": (lambda: Pipeline([T.Gamma]), ["transforms[0]", "Gamma", "transform of this package"]),
     "not a list": (lambda: Pipeline(T.Gamma()), ["transforms", "Gamma", "list"]),

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from cases import assert_same, make_batch
+from cases import make_batch
+from checks import assert_same
 from nnunet_gpuaug import Batch, Mirror, Pipeline, Spatial, transforms
 from nnunet_gpuaug.ops.geometry import affine_matrix
 from turning import degrees, to_cpu, turn, turn_by_nnunet

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from cases import default_compose, make_batch, patch_of, tensors
+from cases import default_compose, make_batch, patch_of
+from checks import tensors
 from nnunet_gpuaug import ApplyRandomBinaryOperator, Batch, Draw, Gamma, MaskImage, Pipeline, RemoveLabel
 
 SIZE = (12, 13, 14)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from cases import CASES, Case, assert_same, differ, make_batch, tensors
-from messages import check
+from cases import CASES, Case, make_batch
+from checks import assert_same, check, differ, tensors
 from nnunet_gpuaug import Batch, ConvertSegmentationToRegions, Draw, Pipeline
 from nnunet_gpuaug.transforms.base import Transform
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from cases import default_compose, make_batch, tensors
+from cases import default_compose, make_batch
+from checks import tensors
 from nnunet_gpuaug import Batch, Pipeline
 
 pytestmark = pytest.mark.gpu

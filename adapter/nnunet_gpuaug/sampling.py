@@ -129,8 +129,9 @@ def as_plain(value: Distribution) -> Any:
     if isinstance(value, Either):
         return {"either": [as_plain(r) for r in value.ranges]}
     if isinstance(value, Constant):
-        return value.value
-    return [value.low, value.high] if isinstance(value, Uniform) else {"split": [value.low, value.high]}
+        return float(value.value)
+    ends = [float(value.low), float(value.high)]
+    return ends if isinstance(value, Uniform) else {"split": ends}
 
 
 def _lowest(value: Distribution) -> float:

@@ -179,7 +179,7 @@ def test_all_that_nnunets_trainer_uses_is_tested():
 def test_an_unknown_attribute_is_an_error(real, expected, name):
     """An option added upstream must not be dropped, whatever it is called."""
     changed = copy.copy(real)
-    setattr(changed, name, False)
+    setattr(changed, name, 0.5)
     with pytest.raises(UnmappedTransformError, match=rf"(?s){type(real).__name__}.*\b{name}\b.*Ways out"):
         map_transforms(changed)
 
@@ -189,6 +189,7 @@ def test_an_unknown_attribute_is_an_error(real, expected, name):
     [
         compose.ComposeTransforms([EXPECTED[1][0]]),
         bg_random.RandomTransform(EXPECTED[2][0], 0.5),
+        bg_random.OneOfTransform([EXPECTED[2][0]]),
         BGContrast((0.7, 1.5)),
     ],
     ids=lambda c: type(c).__name__,

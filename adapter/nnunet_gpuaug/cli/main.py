@@ -12,7 +12,7 @@ COMMANDS = (show,)  # each adds its parser, and names in it the function that ru
 
 def build_parser() -> argparse.ArgumentParser:
     """The command with all its subcommands."""
-    parser = argparse.ArgumentParser(prog=PROG, description="nnU-Net's training augmentation, to look at and to change.")
+    parser = argparse.ArgumentParser(prog=PROG, description="nnU-Net's training augmentation: look at it, change it.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_parser(subparsers)

@@ -11,9 +11,10 @@ from nnunet_gpuaug.cli.counterparts import comment
 from nnunet_gpuaug.config import write_config, write_text
 
 HEAD = """\
-# The training augmentation of {trainer}, {configuration}, for a patch of {patch}.
-# A configuration file: change a number and use it. Lengths are in voxels, angles in radians, and a range [low, high]
-# is uniform. p is the probability that a sample of the batch is transformed.
+# The training augmentation of {trainer}, {configuration}.
+# Above each step: nnU-Net's class | the nearest ones of Kornia and MONAI | which is used, or why none is.
+# Lengths are in voxels, angles in radians. p is the probability per sample; [low, high] is uniform between the two,
+# {{split: [low, high]}} is below 1 in half of the draws.
 """
 
 
@@ -32,7 +33,7 @@ def add_parser(subparsers: argparse._SubParsersAction) -> None:
     add("configuration", metavar="CONFIGURATION", help="e.g. 3d_fullres")
     add("-tr", default="nnUNetTrainer", metavar="NAME", help="the trainer (default: %(default)s)")
     add("-p", default="nnUNetPlans", metavar="PLANS", help="name of the plans (default: %(default)s)")
-    add("--fold", default="0", metavar="N", help="a number or 'all', for trainers that look at it (default: %(default)s)")
+    add("--fold", default="0", metavar="N", help="number, or 'all', of the fold (default: %(default)s)")
     add("--plans", metavar="FILE", help="a plans file, instead of DATASET")
     add("--dataset-json", metavar="FILE", help="the dataset.json that belongs to it")
     add("-o", dest="output", metavar="FILE", help="write to a file instead")
@@ -87,7 +88,7 @@ def _files(args: argparse.Namespace) -> tuple[str, str]:
 def _dataset_folder(dataset: str) -> str:
     root = os.environ.get("nnUNet_preprocessed")
     if root is None:
-        raise AugmentationError("the environment variable nnUNet_preprocessed is not set; or give --plans and --dataset-json")
+        raise AugmentationError("nnUNet_preprocessed is not set in the environment; or give --plans and --dataset-json")
     names = sorted(n for n in os.listdir(root) if n.startswith("Dataset") and os.path.isdir(os.path.join(root, n)))
     number = f"Dataset{int(dataset):03d}_" if dataset.isdecimal() else None
     found = [n for n in names if (n == dataset if number is None else n.startswith(number))]
@@ -122,9 +123,7 @@ def _check_configuration(plans: dict, plans_file: str, configuration: str) -> No
 
 
 def _others(wanted: str, names: list[str]) -> str:
-    """The end of an error about a name: what else there is, the closest if they are many."""
-    close = difflib.get_close_matches(wanted, names, n=4)
-    if close and len(names) > 8:
-        return f"; did you mean {', '.join(close)}?"
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f" (found: {', '.join(names[:20]) or 'none'}{', …' if len(names) > 20 else ''}){hint}"
+    """The end of an error about a name that is not among `names`."""
+    close = difflib.get_close_matches(wanted, names, n=3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f" (found: {', '.join(names[:10]) or 'none'}{', …' if len(names) > 10 else ''}){hint}"

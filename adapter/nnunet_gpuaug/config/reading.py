@@ -91,8 +91,10 @@ class _Reader:
     def report(self, node: Node, path: str, what: str, allowed: Iterable[str] = (), close: str = "") -> None:
         """Note a problem with the value of `node`."""
         allowed = ", ".join(allowed)
-        parts = [f"{path} = {short(node.plain())}: {what}", allowed and f"allowed: {allowed}", close and f"did you mean {close}?"]
-        self.problems.append((node.line, "; ".join(filter(None, parts))))
+        parts = [f"{path} = {short(node.plain())}: {what}"]
+        parts += [f"allowed: {allowed}"] if allowed else []
+        parts += [f"did you mean {close}?"] if close else []
+        self.problems.append((node.line, "; ".join(parts)))
 
     def fields(self, node: Node, path: str, known: Iterable[str], of: str) -> dict[str, Node]:
         """The known fields of a mapping; the others are reported."""

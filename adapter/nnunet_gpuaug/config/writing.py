@@ -56,7 +56,9 @@ def _steps(transforms: Iterable[Transform], indent: str, comment: Callable[[Tran
             continue
         if transform.gated or transform.p != 1:
             yield from _fields({"p": transform.p}, inner)
-        yield from _fields(transform.spec.model_dump(), inner)
+        values = transform.spec.model_dump()
+        own = [name for name in type(transform.spec).__annotations__ if name in values]
+        yield from _fields({**{name: values[name] for name in own}, **values}, inner)  # before what others have, too
 
 
 def _fields(values: dict[str, Any], indent: str) -> Iterator[str]:

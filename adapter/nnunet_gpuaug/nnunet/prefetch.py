@@ -83,6 +83,9 @@ def _exitcode(process) -> int | None:
         return None
 
 
+_LAUNCHING = 0.5  # share of an iteration that is left to the training loop alone
+
+
 class _Ahead:
     """Runs `make` in a thread, at most one result ahead of `take`, on a CUDA stream of its own if there is CUDA."""
 
@@ -93,19 +96,20 @@ class _Ahead:
         self._results = queue.Queue(maxsize=1)
         self._room = threading.Semaphore(1)
         self._used = None  # CUDA event: all work on the batches handed out before the latest one
-        self._stopped = False
+        self._taken = []  # when the latest batches were handed out
+        self._stopped = threading.Event()
         self._thread = None
 
     def take(self):
         """The next batch; the current CUDA stream is made to wait for it."""
-        if self._stopped:
+        if self._stopped.is_set():
             raise RuntimeError("the prefetching loader was closed")
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="nnunet_gpuaug prefetch", daemon=True)
             self._thread.start()
         batch, done = self._results.get()
         if isinstance(batch, BaseException):
-            self._stopped = True
+            self._stopped.set()
             raise batch
         if self._cuda:
             current = torch.cuda.current_stream(self._device)
@@ -114,17 +118,23 @@ class _Ahead:
                 # Its memory belongs to the other stream, which must not reuse it while this one still reads it.
                 tensor.record_stream(current)
             self._used = current.record_event()
+        self._taken = [*self._taken[-8:], time.perf_counter()]
         self._room.release()
         return batch
 
     def stop(self) -> None:
         """End the thread and drop what it made ahead. Safe to call twice."""
-        self._stopped = True
+        self._stopped.set()
         self._room.release()
         if self._thread is not None:
             self._thread.join(timeout=60)
         while not self._results.empty():
             self._results.get_nowait()
+
+    def _launching(self) -> float:
+        # the shortest of the latest iterations: between two lie now and then a validation and a checkpoint
+        taken = self._taken
+        return _LAUNCHING * min((b - a for a, b in zip(taken, taken[1:], strict=False)), default=0.0)
 
     def _work(self) -> None:
         try:
@@ -133,11 +143,14 @@ class _Ahead:
                 stream = torch.cuda.Stream(self._device)
             while True:
                 self._room.acquire()
-                if self._stopped:
+                if self._stopped.is_set():
                     return
                 if not self._cuda:
                     self._results.put((self._make(), None))
                     continue
+                # The training loop now launches its forward and backward pass. Launching beside it would slow it
+                # down, for only one thread at a time runs Python; later it waits for the device and there is time.
+                self._stopped.wait(self._launching())
                 if self._used is not None:
                     # Not needed for the order of things but for the memory: a loop that never waits for the device
                     # could otherwise pile up batches.

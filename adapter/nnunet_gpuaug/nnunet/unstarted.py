@@ -5,6 +5,7 @@ import copy
 import io
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -31,7 +32,7 @@ def pipeline_of(trainer: str, plans: dict, dataset_json: dict, configuration: st
             a counterpart.
     """
     with contextlib.redirect_stdout(io.StringIO()), _nothing_kept():
-        trainer_class = wrapped_trainer(trainer).gpuaug_wrapped()
+        trainer_class = wrapped_trainer(trainer)
         try:
             built = trainer_class(
                 plans={**copy.deepcopy(plans), "continue_training": False},
@@ -51,7 +52,8 @@ def pipeline_of(trainer: str, plans: dict, dataset_json: dict, configuration: st
 @contextlib.contextmanager
 def _nothing_kept() -> Iterator[None]:
     """Within the block nnU-Net's results go to a temporary folder, and it logs to no service."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nnU-Net's imports raise some that are nobody's concern here
         wanted = {"nnUNet_results": folder, "nnUNet_wandb_enabled": "0"}
         before = {name: os.environ.get(name) for name in wanted}
         os.environ.update(wanted)

@@ -6,6 +6,7 @@ float32 operations in its order. One rounding apart, and voxels at the edge of a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import cache
 
@@ -81,11 +82,11 @@ def reaches_outside(matrix: np.ndarray, patch: Sequence[int], size: Sequence[int
 
     The coordinates grow along each axis of the patch, so the corners hold the extremes: this needs no grid.
     """
-    ends = [torch.tensor([(1 - n) / 2, (n - 1) / 2]) for n in patch]
-    grid = _normalised(matrix, torch.meshgrid(*ends, indexing="ij"), size, matmul_is_fused())
-    low, high = min(c.min().item() for c in grid), max(c.max().item() for c in grid)
+    ends = [((1 - n) / 2, (n - 1) / 2) for n in patch]
+    corners = torch.tensor(list(itertools.product(*ends))).unbind(dim=1)
+    grid = torch.stack(_normalised(matrix, corners, size, matmul_is_fused()))
     bound = min(1 - 1 / n for n in size)
-    return not (-low <= bound and high <= bound)
+    return not grid.abs().amax().item() <= bound
 
 
 def warp_image(

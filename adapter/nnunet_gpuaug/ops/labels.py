@@ -20,11 +20,16 @@ def to_regions(labels: Tensor, regions: Sequence[Sequence[int]]) -> Tensor:
     return out
 
 
-def downsample_labels(seg: Tensor, scales: Sequence[float]) -> Tensor:
-    """(B, K, *S) to round(S · scale), nearest-exact."""
-    size = [round(n * s) for n, s in zip(seg.shape[2:], scales, strict=True)]
+def downsample_labels(seg: Tensor, scales: Sequence[Sequence[float]]) -> list[Tensor]:
+    """(B, K, *S) to round(S · scale) for each of the scales, nearest-exact; the tensor itself where all are 1."""
     # float32 is exact for labels below 2^24, and interpolate takes no int16
-    return interpolate(seg.float(), size, mode="nearest-exact").to(seg.dtype)
+    values = seg.float()
+    out = []
+    for scale in scales:
+        size = [round(n * s) for n, s in zip(seg.shape[2:], scale, strict=True)]
+        unchanged = all(s == 1 for s in scale)
+        out.append(seg if unchanged else interpolate(values, size, mode="nearest-exact").to(seg.dtype))
+    return out
 
 
 def dilate(mask: Tensor, element: Tensor) -> Tensor:

@@ -135,11 +135,7 @@ class DownsampleSegForDS(LabelStep):
 
     def apply(self, batch: Batch, params: Params) -> Batch:
         seg = self.segmentation_of(batch)
-        targets = [
-            seg if all(s == 1 for s in scales) else ops.downsample_labels(seg, scales)
-            for scales in self._scales(seg.ndim - 2)
-        ]
-        return replace(batch, segmentation=targets)
+        return replace(batch, segmentation=ops.downsample_labels(seg, self._scales(seg.ndim - 2)))
 
 
 class MoveSegAsOneHot(LabelStep):

@@ -163,7 +163,7 @@ class _RowAugmentation(SpatialAugmentation):
         return shape
 
     def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
-        """The row (C, *S), moved by the row's drawn values."""
+        """The row (C, *S), moved by the row's drawn values; not a view of x."""
         raise NotImplementedError
 
     def apply_to_image(self, batch: Batch, params: Params) -> Batch:
@@ -179,8 +179,7 @@ class _RowAugmentation(SpatialAugmentation):
         values = {name: value.tolist() for name, value in values_of(params).items()}
         out = x if owned else x.clone()
         for row in rows:
-            # what `moved` returns may be a view of the row that it is written to
-            out[row] = self.moved(x[row], {name: value[row] for name, value in values.items()}).clone()
+            out[row] = self.moved(x[row], {name: value[row] for name, value in values.items()})
         return out
 
 
@@ -244,7 +243,7 @@ class Rot90(_RowAugmentation):
     def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
         for turns, axes in zip(values["rotations"], values["axes"], strict=True):
             x = x.rot90(turns, [axis + 1 for axis in axes])
-        return x
+        return x.clone()
 
 
 class TransposeAxes(_RowAugmentation):
@@ -268,7 +267,7 @@ class TransposeAxes(_RowAugmentation):
         return {"order": order}
 
     def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
-        return x.permute(0, *[axis + 1 for axis in values["order"]])
+        return x.permute(0, *[axis + 1 for axis in values["order"]]).clone()
 
 
 class Convert3DTo2D(LabelStep):
