@@ -73,6 +73,7 @@ def _configuration(patch: list[int]) -> dict:
     strides = [[1] * len(patch), *[first] * 2, *[[2] * len(patch)] * (stages - 3)]
     return {
         "data_identifier": "nnUNetPlans_example",
+        "batch_size": 2,
         "patch_size": patch,
         "use_mask_for_norm": [False],
         "architecture": {"network_class_name": "", "arch_kwargs": {"strides": strides}, "_kw_requires_import": []},
@@ -81,9 +82,7 @@ def _configuration(patch: list[int]) -> dict:
 
 def generate(preset: Preset) -> str:
     """The text of a preset, from the installed nnU-Net."""
-    pipeline = pipeline_of(
-        preset.trainer, example_plans(), example_dataset(preset.labels), preset.configuration
-    )
+    pipeline = pipeline_of(preset.trainer, example_plans(), example_dataset(preset.labels), preset.configuration)
     return describe(pipeline, preset.trainer, preset.configuration)
 
 

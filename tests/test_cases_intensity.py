@@ -87,6 +87,18 @@ def test_each_of_four_channels_has_its_own_draw(kind, device):
     assert kind == "noise" or all(torch.equal(shared[:, c], shared[:, 0]) for c in range(4))
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_noise_is_normal_and_new_in_every_plane(shared, device):
+    """The deviation may be shared, the noise never is."""
+    image = make_batch(3, 4, (20, 21, 22), device=device).image
+    noise = run(GaussianNoise(noise_variance=0.5, synchronize_channels=shared), image) - image
+    planes = noise.flatten(2).flatten(0, 1).cpu().double()
+    count = planes.shape[1]
+    assert planes.mean(1).abs().max().item() < 5 * 0.5 / count**0.5
+    assert (planes.std(1) - 0.5).abs().max().item() < 5 * 0.5 / (2 * count) ** 0.5
+    assert (torch.corrcoef(planes) - torch.eye(12)).abs().max().item() < 5 / count**0.5
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_channel_is_drawn_with_its_own_probability(kind):
     """2,000 rows of 4 channels at p = 0.3: rates within 5 standard errors, and no channel follows another."""

@@ -205,6 +205,22 @@ class TestDummy2D:
         assert by_name["Spatial"].patch_size == patch_of((6, 15, 16))[1:]
 
 
+def test_steps_run_outside_of_autocast_and_without_gradients():
+    seen = []
+
+    class Watching(Gamma):
+        def apply(self, batch, params):
+            seen.append((torch.is_autocast_enabled("cpu"), torch.is_grad_enabled(), batch.image.dtype))
+            return super().apply(batch, params)
+
+    image = make_batch(2, 1, (5, 6), dtype=torch.bfloat16).image.requires_grad_()
+    with torch.autocast("cpu"):
+        Pipeline([Watching()])(image=image)
+        Watching()(image)
+        assert torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
+    assert seen == [(False, False, torch.float32)] * 2
+
+
 def _draws(seed) -> list[float]:
     """In another process: a few values that a pipeline draws."""
     pipeline = Pipeline([Gamma()], seed=seed)

@@ -68,7 +68,7 @@ def test_changes_every_row_and_replays(name, rank, device):
     assert y.shape == x.shape and y.dtype == x.dtype and y.device == x.device
     assert torch.equal(x, before)
     changed = [not torch.equal(a, b) for a, b in zip(x, y, strict=True)]
-    assert all(changed) or (name in MAY_KEEP_A_ROW and sum(changed) > 1)
+    assert all(changed) or (name in MAY_KEEP_A_ROW and any(changed))
     assert torch.equal(aug(x, params=aug._params), y)
     assert torch.equal(BUILD[name](rank)(x, params=aug._params), y)
 

@@ -30,8 +30,8 @@ SPACING_MM = 2
 # In voxels of the 2 mm template (99, 117, 95). The two halves share no slice along the second axis (back to front).
 BACK_HALF = (slice(5, 94), slice(8, 66), slice(4, 86))
 FRONT_HALF = (slice(5, 94), slice(66, 108), slice(4, 86))
-TRAINING_SIZE = (56, 48, 56)
-HELD_OUT_SIZE = (56, 40, 56)
+TRAINING_SIZE = (48, 40, 48)
+HELD_OUT_SIZE = (48, 40, 48)
 AIR = 0.1  # a T1 value below that of any tissue
 
 

@@ -6,13 +6,12 @@ from types import ModuleType
 
 import pytest
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-
 
 @pytest.fixture(scope="session")
 def generate() -> ModuleType:
     """The script that writes the presets."""
-    spec = importlib.util.spec_from_file_location("generate_presets", CONFIGS / "generate.py")
+    path = Path(__file__).parents[2] / "configs" / "generate.py"
+    spec = importlib.util.spec_from_file_location("generate_presets", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -162,7 +162,7 @@ REFUSED = {
     ),
     "tab": ("pipeline:\n\t- kind: Gamma\n", 2, "not YAML"),
     "open bracket": ("pipeline: [\n", 2, "not YAML"),
-    "anchor": ("pipeline: &all\n  - kind: Gamma\n", 2, "anchors are not allowed"),
+    "anchor": ("pipeline: &all\n  - kind: Gamma\n", 1, "anchors are not allowed"),
     "alias": ("pipeline: []\nsettings: *all\n", 2, "aliases are not allowed"),
     "merge key": ("pipeline: []\nsettings:\n  <<: {}\n", 3, '"<<" = {}: no such field'),
     "python tag": ("pipeline: !!python/object/apply:os.system ['x']\n", 1, "tags are not allowed"),

@@ -40,7 +40,7 @@ COUNTERPARTS: dict[str, Counterpart] = {
          "custom: 2D; drawn on the CPU"),
         ("RicianNoise", "RicianNoiseTransform", "", "RandRicianNoise", "custom: MONAI's does not shift or rescale"),
         ("MultiplicativeBrightness", "MultiplicativeBrightnessTransform", "RandomBrightness", "RandScaleIntensity",
-         "custom: other distribution"),
+         "custom: other factors"),
         ("BrightnessAdditive", "BrightnessAdditiveTransform", "RandomBrightness", "RandShiftIntensity",
          "custom: theirs is uniform"),
         ("Contrast", "ContrastTransform", "RandomContrast", "RandScaleIntensityFixedMean",
@@ -59,7 +59,7 @@ COUNTERPARTS: dict[str, Counterpart] = {
         ("Sharpening", "SharpeningTransform", "RandomSharpness", "RandGaussianSharpen", "custom: other operations"),
         # local
         ("BlankRectangle", "BlankRectangleTransform", "RandomErasing", "RandCoarseDropout",
-         "custom: boxes per channel, mean as value"),
+         "custom: per channel, mean as value"),
         ("BrightnessGradientAdditive", "BrightnessGradientAdditiveTransform", "", "RandBiasField",
          "custom: MONAI's multiplies"),
         ("LocalGamma", "LocalGammaTransform", "", "", "custom"),
@@ -68,10 +68,11 @@ COUNTERPARTS: dict[str, Counterpart] = {
         ("OneOf", "OneOfTransform", "AugmentationSequential", "OneOf", "custom: theirs choose once for a batch"),
         # labels
         ("MaskImage", "MaskImageTransform", "", "MaskIntensity", "custom: MONAI's masks all channels"),
-        ("RemoveLabel", "RemoveLabelTansform", "", "MapLabelValue", "custom: MONAI's goes through NumPy"),
+        ("RemoveLabel", "RemoveLabelTransform", "", "MapLabelValue", "custom: MONAI's goes through NumPy"),
         ("ConvertSegmentationToRegions", "ConvertSegmentationToRegionsTransform", "", "LabelToMask",
          "custom: MONAI's makes one region"),
-        ("DownsampleSegForDS", "DownsampleSegForDSTransform", "", "Resize", "library: torch interpolate, nearest-exact"),
+        ("DownsampleSegForDS", "DownsampleSegForDSTransform", "", "Resize",
+         "library: torch interpolate, nearest-exact"),
         # cascade
         ("MoveSegAsOneHot", "MoveSegAsOneHotToDataTransform", "", "AsDiscrete",
          "custom: needs image and segmentation"),
