@@ -66,6 +66,8 @@ def run(options: argparse.Namespace, console: Console) -> bool:
     start = time.monotonic()
     output: Path = options.output.resolve()
     device = options.device if options.device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cuda" and not torch.cuda.is_available():
+        raise StepError(f"torch {torch.__version__} finds no CUDA device; use --device cpu")
     console.print(Panel(WHAT_IT_SHOWS, title="nnunet_gpuaug demo", subtitle=f"torch {torch.__version__} on {device}"))
     prepare_output(output)
     processes = str(min(4, os.cpu_count() or 1))

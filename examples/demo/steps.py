@@ -32,8 +32,9 @@ def command_path(name: str) -> str:
 
 
 def _terminal_line(raw: str) -> str:
-    """A line of output without the time stamp that nnU-Net puts before it."""
-    return re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: ", "", raw.rstrip())
+    """A line of nnU-Net's output without the time stamp before it and the type around its numbers."""
+    line = re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: ", "", raw.rstrip())
+    return re.sub(r"np\.float32\(([^)]*)\)", r"\1", line)
 
 
 @dataclass

@@ -35,7 +35,7 @@ from nnunetv2.training.nnUNetTrainer.variants.data_augmentation import nnUNetTra
 
 from .. import transforms as ours
 from ..errors import AugmentationError, UnmappedTransformError
-from ..sampling import Either, LogUniformOfSize, SplitRange, Uniform
+from ..sampling import Either, LogUniformOfSize, Uniform
 from ..transforms.base import Transform
 
 _WAYS_OUT = (
@@ -63,7 +63,7 @@ def _value(value: Any) -> Any:
     if getattr(value, "__func__", None) is contrast.BGContrast.sample_contrast:
         value = value.__self__
     if type(value) is contrast.BGContrast:
-        return SplitRange(*_value(value.contrast_range))
+        return {"split": _value(_attributes(value, "contrast_range")["contrast_range"])}
     if callable(value):
         return _FUNCTIONS.get(value, value)
     if hasattr(value, "tolist"):
@@ -71,6 +71,16 @@ def _value(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         value = sorted(value)
     return [_value(v) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def _attributes(source: Any, *known: str) -> dict[str, Any]:
+    """The object's attributes; an error if there are others than the known ones."""
+    unknown = vars(source).keys() - set(known)
+    if unknown:
+        raise UnmappedTransformError(
+            f"{type(source).__name__}: the option(s) {', '.join(sorted(unknown))} have no counterpart here. {_WAYS_OUT}"
+        )
+    return vars(source)
 
 
 def _operators(functions: Any) -> list[Any]:
@@ -174,7 +184,7 @@ def map_transforms(source: Any) -> list[Transform]:
         source = training_transforms(source)
     kind = type(source)
     if kind is compose.ComposeTransforms:
-        return [mapped for t in source.transforms for mapped in map_transforms(t)]
+        return [mapped for t in _attributes(source, "transforms")["transforms"] for mapped in map_transforms(t)]
     if kind is bg_random.OneOfTransform:
         return [_map_choice(source)]
     if kind is bg_random.RandomTransform:
@@ -183,8 +193,9 @@ def map_transforms(source: Any) -> list[Transform]:
 
 
 def _map_choice(choice: Any) -> Transform:
+    options = _attributes(choice, "list_of_transforms")["list_of_transforms"]
     try:
-        return ours.OneOf([mapped for t in choice.list_of_transforms for mapped in map_transforms(t)])
+        return ours.OneOf([mapped for t in options for mapped in map_transforms(t)])
     except UnmappedTransformError:
         raise
     except AugmentationError as error:
@@ -192,7 +203,8 @@ def _map_choice(choice: Any) -> Transform:
 
 
 def _map_gated(gate: Any) -> Transform:
-    inner, p = gate.transform, gate.apply_probability
+    known = _attributes(gate, "transform", "apply_probability")
+    inner, p = known["transform"], known["apply_probability"]
     target = RULES[type(inner)].target if type(inner) in RULES else None
     if p == 1 or target is None:
         return _map_one(inner)
@@ -209,7 +221,9 @@ def _map_one(transform: Any, **gate: float) -> Transform:
     rule = RULES.get(type(transform))
     if rule is None:
         raise UnmappedTransformError(f"{name} ({type(transform).__module__}) has no counterpart here. {_WAYS_OUT}")
-    values = {k: v for k, v in vars(transform).items() if k not in rule.ignored}
+    fields = [name for name in rule.target.Spec.model_fields if name not in rule.renamed.values()]
+    known = [*fields, *rule.renamed, *rule.fixed, *rule.ignored]
+    values = {k: v for k, v in _attributes(transform, *known).items() if k not in rule.ignored}
     for option, supported in rule.fixed.items():
         if option in values and values.pop(option) != supported:
             raise UnmappedTransformError(
