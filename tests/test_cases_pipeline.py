@@ -134,6 +134,17 @@ class TestCascade:
         assert added.shape[1] == 3 and ((added == 0) | (added == 1)).all() and 0 < added.mean().item() < 1
         assert out.segmentation[0].shape[1] == 1
 
+    @pytest.mark.parametrize("remove", [True, False])
+    def test_the_second_channel_is_taken_as_nnunet_takes_it(self, remove, device):
+        from batchgeneratorsv2.transforms.nnunet.seg_to_onehot import MoveSegAsOneHotToDataTransform
+
+        batch = make_batch(1, 2, SIZE, 3, device=device, labels=(0, 1, 3, 7))
+        real = MoveSegAsOneHotToDataTransform(1, (1, 3, 7), remove)
+        expected = real(image=batch.image[0].cpu(), segmentation=batch.segmentation[0].cpu())
+        out = run(Pipeline.from_nnunet(real), batch)
+        assert torch.equal(out.image[0].cpu(), expected["image"])
+        assert torch.equal(out.segmentation[0].cpu(), expected["segmentation"])
+
     def test_the_previous_stage_moves_with_the_segmentation(self, device):
         """Where it equals the segmentation, its channels equal the target's labels, until they are changed."""
         batch = make_batch(6, 1, SIZE, 2, device=device, labels=(0, 1, 3, 7))
@@ -248,6 +259,14 @@ def test_one_hundred_seeds(device):
     assert same <= 3  # two rows whose gates are both closed: 1 in 100 of a quarter
 
 
+def test_a_draw_keeps_every_bit():
+    """Real values are stored as drawn: a float32 would be another rotation, and labels at a tie would change."""
+    draw = default().draw(make_batch(3, 1, SIZE))
+    real = [v for params in draw.params for v in params.values() if v.is_floating_point()]
+    assert len(real) > 10 and all(v.dtype == torch.float64 for v in real)
+    assert any(bool((v != v.float().double()).any()) for v in real)
+
+
 def test_gates_are_drawn_for_each_row():
     """3,000 rows in batches of 3: the rate, and how often the three agree (not always, as with one gate a batch)."""
     pipeline = Pipeline([Gamma(p=0.3)], seed=0)
@@ -259,6 +278,7 @@ def test_gates_are_drawn_for_each_row():
 
 
 @pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_pinned_input():
     batch = make_batch(2, 1, SIZE)
     pinned = Batch(batch.image.pin_memory(), batch.segmentation.pin_memory())
