@@ -134,13 +134,15 @@ def as_plain(value: Distribution) -> Any:
     return ends if isinstance(value, Uniform) else {"split": ends}
 
 
-def _lowest(value: Distribution) -> float:
+def lowest(value: Distribution) -> float:
+    """The lower end of what can be drawn."""
     if isinstance(value, Either):
         return min(r.low for r in value.ranges)
     return value.value if isinstance(value, Constant) else value.low
 
 
-def _highest(value: Distribution) -> float:
+def highest(value: Distribution) -> float:
+    """The upper end of what can be drawn."""
     if isinstance(value, Either):
         return max(r.high for r in value.ranges)
     if isinstance(value, SplitRange):
@@ -149,19 +151,19 @@ def _highest(value: Distribution) -> float:
 
 
 def _not_negative(value: Distribution) -> Distribution:
-    if _lowest(value) < 0:
+    if lowest(value) < 0:
         raise AugmentationError("reaches below 0; only 0 and above is allowed")
     return value
 
 
 def _positive(value: Any) -> Any:
-    if not isinstance(value, LogUniformOfSize) and _lowest(value) <= 0:
+    if not isinstance(value, LogUniformOfSize) and lowest(value) <= 0:
         raise AugmentationError("reaches down to 0 or below; only above 0 is allowed")
     return value
 
 
 def _percentile(value: Distribution) -> Distribution:
-    if not 0 <= _lowest(value) <= _highest(value) <= 100:
+    if not 0 <= lowest(value) <= highest(value) <= 100:
         raise AugmentationError(f"{as_plain(value)!r} is not within 0 to 100")
     return value
 

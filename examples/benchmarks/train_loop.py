@@ -66,14 +66,15 @@ def prepare(folder: Path) -> None:
 def make_trainer(kind: str, workers: int):
     from nnunetv2.run.run_training import get_trainer_from_args
 
+    from nnunet_gpuaug import Settings
+    from nnunet_gpuaug.nnunet.options import TrainingOptions
     from nnunet_gpuaug.nnunet.run import Job, build_trainer
-    from nnunet_gpuaug.nnunet.settings import Settings
 
     os.environ["nnUNet_n_proc_DA"] = str(workers)
     if kind == "stock":
         return get_trainer_from_args(DATASET, CONFIGURATION, 0)
     trainer = build_trainer(Job(DATASET, CONFIGURATION, 0))
-    trainer.gpuaug_configure(Settings(prefetch=kind == "ours"))
+    trainer.gpuaug_configure(TrainingOptions(Settings(prefetch=kind == "ours")))
     return trainer
 
 

@@ -7,8 +7,8 @@ import pytest
 import tiny_dataset
 import torch
 
+from nnunet_gpuaug.nnunet.options import read_options
 from nnunet_gpuaug.nnunet.run import Job, build_trainer, check
-from nnunet_gpuaug.nnunet.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -54,12 +54,12 @@ def make_trainer():
     """Builds a trainer as the command line does, checks included, and closes its loaders afterwards."""
     made = []
 
-    def make(configuration: str = "3d_fullres", trainer: str = "nnUNetTrainer", c: bool = False, **settings):
-        settings = {"epochs": 2, "iterations": 3, "seed": 7, **settings}
-        job = Job("901", configuration, 0, trainer, device="cpu", c=c, settings=Settings(**settings))
+    def make(configuration: str = "3d_fullres", trainer: str = "nnUNetTrainer", c: bool = False, **options):
+        options = read_options(**{"epochs": 2, "iterations": 3, "seed": 7, **options})
+        job = Job("901", configuration, 0, trainer, device="cpu", c=c, options=options)
         check(job)
         made.append(build_trainer(job))
-        made[-1].gpuaug_configure(job.settings)
+        made[-1].gpuaug_configure(job.options)
         return made[-1]
 
     yield make

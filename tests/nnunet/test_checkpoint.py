@@ -78,7 +78,7 @@ def test_our_key_holds_plain_types(dataset, make_trainer):
 
     extra = read_extra(os.path.join(trainer.output_folder, "checkpoint_final.pth"))
     assert plain(extra)
-    assert set(extra) == {"trainer", "wrapped_trainer", "pipeline", "seed", "batches_used", "versions"}
+    assert set(extra) == {"trainer", "wrapped_trainer", "pipeline", "config", "seed", "batches_used", "versions"}
     assert set(extra["versions"]) == {"nnunet-gpuaug", "nnunetv2", "batchgeneratorsv2", "kornia", "monai", "torch"}
 
 

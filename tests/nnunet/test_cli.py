@@ -72,7 +72,7 @@ ERRORS = {
     "gpus": (["901", "2d", "0", "-num_gpus", "2"], "-num_gpus 2 needs -device cuda, not cpu"),
     "no gpus": (["901", "2d", "0", "-num_gpus", "0"], "-num_gpus 0 must be at least 1"),
     "epochs": (["901", "2d", "0", "--epochs", "0"], "epochs=0 must be at least 1"),
-    "seed": (["901", "2d", "0", "--seed", "-3"], "seed=-3 must be between 0 and"),
+    "seed": (["901", "2d", "0", "--seed", "-3"], "--seed -3: Input should be greater than or equal to 0"),
 }
 
 

@@ -12,7 +12,7 @@ from nnunet_gpuaug import Pipeline
 from nnunet_gpuaug.nnunet.augment import DeviceAugmentation
 from nnunet_gpuaug.nnunet.prefetch import AugmentedBatches
 from nnunet_gpuaug.nnunet.run import Job, build_trainer
-from nnunet_gpuaug.nnunet.settings import Settings
+from nnunet_gpuaug.nnunet.options import read_options
 
 pytestmark = pytest.mark.gpu
 
@@ -112,9 +112,9 @@ def test_work_ahead_is_hidden():
 @pytest.mark.parametrize("prefetch", [True, False])
 def test_trains_on_cuda(dataset, prefetch):
     dataset(workers=1)
-    settings = Settings(seed=1, epochs=2, iterations=4, prefetch=prefetch)
-    trainer = build_trainer(Job("901", "3d_fullres", 0, settings=settings))
-    trainer.gpuaug_configure(settings)
+    options = read_options(seed=1, epochs=2, iterations=4, prefetch=prefetch)
+    trainer = build_trainer(Job("901", "3d_fullres", 0, options=options))
+    trainer.gpuaug_configure(options)
     trainer.run_training()
     log = Path(trainer.log_file).read_text()
     assert ("Prefetch keeps one more batch on the device" in log) == prefetch

@@ -17,12 +17,13 @@ from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 from nnunetv2.utilities.find_objects import recursive_find_trainer_class_by_name
 
 import nnunet_gpuaug.nnunet
-from nnunet_gpuaug import UnmappedTransformError
+from nnunet_gpuaug import Settings, UnmappedTransformError
 from nnunet_gpuaug.nnunet.find import TrainerNotFoundError, find_trainer
 from nnunet_gpuaug.nnunet.loading import HostTransforms, divide
 from nnunet_gpuaug.nnunet.mixin import GPUAugMixin
 from nnunet_gpuaug.nnunet.trainer import wrap, wrapped_trainer
 
+ON_HOST = Settings(on_unmapped="host")
 DISCOVER = os.path.join(os.path.dirname(nnunet_gpuaug.nnunet.__file__), "discover")
 
 CUSTOM = '''
@@ -104,18 +105,16 @@ class Odd(BasicTransform):
 def test_divide_keeps_the_shortest_head_on_the_host():
     bright = MultiplicativeBrightnessTransform((0.5, 0.9), False)
     remove = RemoveLabelTansform(-1, 0)
-    host, pipeline = divide(ComposeTransforms([bright, Odd(), remove]), "host")
+    host, pipeline = divide(ComposeTransforms([bright, Odd(), remove]), ON_HOST)
     assert [type(t).__name__ for t in host] == ["MultiplicativeBrightnessTransform", "Odd"]
     assert len(pipeline.transforms) == 1
     section = [Convert3DTo2DTransform(), Odd(), Convert2DTo3DTransform()]
-    host, pipeline = divide(ComposeTransforms([*section, remove]), "host")
+    host, pipeline = divide(ComposeTransforms([*section, remove]), ON_HOST)
     assert len(host) == 3 and len(pipeline.transforms) == 1
-    host, pipeline = divide(ComposeTransforms([remove, Odd()]), "host")
+    host, pipeline = divide(ComposeTransforms([remove, Odd()]), ON_HOST)
     assert len(host) == 2 and pipeline is None
     with pytest.raises(UnmappedTransformError, match="Odd"):
-        divide(ComposeTransforms([Odd(), remove]))
-    with pytest.raises(ValueError, match="on_unmapped='worker' is not one of error, host"):
-        divide(ComposeTransforms([remove]), "worker")
+        divide(ComposeTransforms([Odd(), remove]), Settings())
 
 
 class Draw(BasicTransform):

@@ -5,7 +5,7 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from nnunet_gpuaug.nnunet.settings import SilentProgress
+from nnunet_gpuaug.nnunet.progress import SilentProgress
 
 SMOOTHING = 0.1
 

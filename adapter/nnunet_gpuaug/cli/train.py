@@ -29,13 +29,16 @@ def build_parser() -> argparse.ArgumentParser:
     add("-device", default="cuda", choices=("cuda", "cpu", "mps"), help="where to train (default: %(default)s). "
         "Choose a GPU with CUDA_VISIBLE_DEVICES, not here")
     own = parser.add_argument_group("options that nnUNetv2_train does not have").add_argument
+    own("--config", metavar="FILE", help="train with the pipeline and settings of this YAML file (`nnunet_gpuaug show` "
+        "makes one) instead of the trainer's own; options given here win over its settings")
     own("--seed", type=int, help="seed of the augmentation's draws (default: a new one each time; it is logged)")
-    own("--no-prefetch", dest="prefetch", action="store_false", help="do not augment the next batch ahead of time")
+    own("--no-prefetch", dest="prefetch", action="store_const", const=False,
+        help="do not augment the next batch ahead of time")
     own("--epochs", type=int, metavar="N", help="number of epochs (default: the trainer's)")
     own("--iterations", type=int, metavar="N", help="training iterations per epoch; validation iterations follow "
         "in proportion (default: the trainer's)")
-    own("--on-unmapped", default="error", choices=("error", "host"), help="a transform that cannot run on the device: "
-        "stop, or leave it and all before it to the workers (default: %(default)s)")
+    own("--on-unmapped", choices=("error", "host"), help="a transform that cannot run on the device: stop, or leave it "
+        "and all before it to the workers (default: error)")
     return parser
 
 
@@ -50,11 +53,19 @@ def main(argv: list[str] | None = None) -> int:
     from nnunet_gpuaug import AugmentationError
     from nnunet_gpuaug.cli.progress import make_progress
     from nnunet_gpuaug.nnunet.checkpoint import CheckpointError
+    from nnunet_gpuaug.nnunet.options import read_options
     from nnunet_gpuaug.nnunet.run import Job, run
-    from nnunet_gpuaug.nnunet.settings import Settings
 
     _set_threads(args.device)
     try:
+        options = read_options(
+            args.config,
+            args.epochs,
+            args.iterations,
+            seed=args.seed,
+            prefetch=args.prefetch,
+            on_unmapped=args.on_unmapped,
+        )
         job = Job(
             dataset=args.dataset_name_or_id,
             configuration=args.configuration,
@@ -69,13 +80,7 @@ def main(argv: list[str] | None = None) -> int:
             val_best=args.val_best,
             disable_checkpointing=args.disable_checkpointing,
             device=args.device,
-            settings=Settings(
-                seed=args.seed,
-                prefetch=args.prefetch,
-                epochs=args.epochs,
-                iterations=args.iterations,
-                on_unmapped=args.on_unmapped,
-            ),
+            options=options,
         )
         run(job, make_progress)
     except (AugmentationError, CheckpointError) as err:

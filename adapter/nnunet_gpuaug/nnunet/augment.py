@@ -31,6 +31,14 @@ class ReadyBatch(dict):
         """Size of the tensors handed to the network."""
         return sum(t.nelement() * t.element_size() for t in self.tensors())
 
+    def memory_ahead(self) -> str:
+        """What a batch like this one takes on the device while the network trains on the one before."""
+        raw, ready = self.raw_bytes / 2**20, self.ready_bytes() / 2**20
+        return (
+            f"Prefetch keeps one more batch on the device: {ready:.0f} MiB when ready; while it is made, "
+            f"{raw:.0f} MiB more and the working memory of the augmentation."
+        )
+
     def augment_ms(self) -> float:
         """Time of copy and augmentation; on CUDA that of the device, known once the batch was used, else 0."""
         if self._events is None:

@@ -1,12 +1,15 @@
 """Checkpoints that stock nnU-Net can open, written so that a failure leaves the previous one intact."""
 
+import json
 import os
 from contextlib import contextmanager
 from importlib import metadata
+from pathlib import Path
 
 import torch
 
 from nnunet_gpuaug import __version__
+from nnunet_gpuaug.config import write_text
 
 KEY = "nnunet_gpuaug"
 PACKAGES = ("nnunetv2", "batchgeneratorsv2", "kornia", "monai", "torch")
@@ -76,6 +79,22 @@ def write_atomically(path: str, write) -> None:
         kept = "the previous one is untouched" if os.path.exists(path) else "there was none before"
         reason = err.strerror if isinstance(err, OSError) and err.strerror else err
         raise CheckpointError(f"could not write checkpoint {path}: {reason} ({kept})") from err
+
+
+def write_provenance(folder: str, provenance: dict) -> None:
+    """Write what made a training's batches into its results folder.
+
+    Args:
+        folder: the results folder.
+        provenance: what checkpoints hold under our key. Its "config" is also written as `nnunet_gpuaug.yaml`, which
+            trains the same again; without one there is no such file.
+    """
+    write_text(Path(folder, f"{KEY}.json"), json.dumps(provenance, indent=2))
+    config = Path(folder, f"{KEY}.yaml")
+    if provenance["config"] is None:
+        config.unlink(missing_ok=True)
+    else:
+        write_text(config, provenance["config"])
 
 
 def read_extra(path: str) -> dict | None:

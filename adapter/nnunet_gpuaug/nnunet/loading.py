@@ -9,9 +9,8 @@ import torch
 from batchgeneratorsv2.transforms.utils.compose import ComposeTransforms
 from batchgeneratorsv2.transforms.utils.pseudo2d import Convert2DTo3DTransform, Convert3DTo2DTransform
 
-from nnunet_gpuaug import AugmentationError, Pipeline
-
-ON_UNMAPPED = ("error", "host")
+from nnunet_gpuaug import AugmentationError, Pipeline, Settings
+from nnunet_gpuaug.nnunet.mapping import map_transforms
 
 
 class HostTransforms(ComposeTransforms):
@@ -57,24 +56,21 @@ def _end_with_parent(parent_pid: int, every_s: float = 1.0) -> None:
     os._exit(1)
 
 
-def divide(compose, on_unmapped: str = "error", seed: int | None = None) -> tuple[list, Pipeline | None]:
+def divide(compose, settings: Settings) -> tuple[list, Pipeline | None]:
     """Divide a trainer's transforms into what the workers keep and what the device runs.
 
     Args:
         compose: what the trainer's `get_training_transforms` or `get_validation_transforms` returned.
-        on_unmapped: "error": all of it must run on the device. "host": a transform without a counterpart, and all
-            before it, stay in the workers.
-        seed: seed of the pipeline's generator.
+        settings: the pipeline's. With `on_unmapped` "host" a transform without a counterpart, and all before it, stay
+            in the workers, else it is an error.
 
     Returns:
         The transforms for the workers, and the pipeline (None if nothing is left for the device).
     """
-    if on_unmapped not in ON_UNMAPPED:
-        raise AugmentationError(f"on_unmapped={on_unmapped!r} is not one of {', '.join(ON_UNMAPPED)}")
     try:
-        return [], Pipeline.from_nnunet(compose, seed=seed)
+        return [], Pipeline(map_transforms(compose), settings=settings)
     except AugmentationError:
-        if on_unmapped == "error":
+        if settings.on_unmapped == "error":
             raise
     transforms = list(compose.transforms) if isinstance(compose, ComposeTransforms) else [compose]
     # The longest tail that the device can run, and not from within a 3D-as-2D section: what the way back to 3D needs
@@ -85,7 +81,8 @@ def divide(compose, on_unmapped: str = "error", seed: int | None = None) -> tupl
         if depth:
             continue
         try:
-            return transforms[:first], Pipeline.from_nnunet(ComposeTransforms(transforms[first:]), seed=seed)
+            device = map_transforms(ComposeTransforms(transforms[first:]))
+            return transforms[:first], Pipeline(device, settings=settings)
         except AugmentationError:
             continue
     return transforms, None

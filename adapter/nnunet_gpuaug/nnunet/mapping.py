@@ -236,10 +236,15 @@ def _map_one(transform: Any, **gate: float) -> Transform:
         raise UnmappedTransformError(f"{name} cannot be mapped: {error}. {_WAYS_OUT}") from error
 
 
-def training_transforms(trainer: Any) -> Any:
-    """The training transforms of an nnU-Net trainer, asked for as its `get_dataloaders` does."""
-    rotation, dummy_2d, _, mirror_axes = trainer.configure_rotation_dummyDA_mirroring_and_inital_patch_size()
-    labels = trainer.label_manager
+def training_transforms(trainer: Any, configured: tuple | None = None) -> Any:
+    """The training transforms of an nnU-Net trainer, asked for as its `get_dataloaders` does.
+
+    Args:
+        trainer: the trainer; of a wrapped one, what the wrapped class trains with.
+        configured: what its `configure_rotation_dummyDA_mirroring_and_inital_patch_size` returned, if that is known.
+    """
+    configured = configured or trainer.configure_rotation_dummyDA_mirroring_and_inital_patch_size()
+    rotation, dummy_2d, _, mirror_axes = configured
     # a wrapped trainer keeps its own transforms from the loaders
     own = getattr(trainer, "gpuaug_own_training_transforms", trainer.get_training_transforms)
     return own(
@@ -249,8 +254,21 @@ def training_transforms(trainer: Any) -> Any:
         mirror_axes,
         dummy_2d,
         use_mask_for_norm=trainer.configuration_manager.use_mask_for_norm,
-        is_cascaded=trainer.is_cascaded,
-        foreground_labels=labels.foreground_labels,
-        regions=labels.foreground_regions if labels.has_regions else None,
-        ignore_label=labels.ignore_label,
+        **_label_arguments(trainer),
     )
+
+
+def validation_transforms(trainer: Any) -> Any:
+    """The validation transforms of an nnU-Net trainer, asked for as its `get_dataloaders` does."""
+    own = getattr(trainer, "gpuaug_own_validation_transforms", trainer.get_validation_transforms)
+    return own(trainer._get_deep_supervision_scales(), **_label_arguments(trainer))
+
+
+def _label_arguments(trainer: Any) -> dict[str, Any]:
+    labels = trainer.label_manager
+    return {
+        "is_cascaded": trainer.is_cascaded,
+        "foreground_labels": labels.foreground_labels,
+        "regions": labels.foreground_regions if labels.has_regions else None,
+        "ignore_label": labels.ignore_label,
+    }

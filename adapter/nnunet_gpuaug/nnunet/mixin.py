@@ -1,33 +1,36 @@
 """What makes any nnU-Net trainer run its augmentation on the device."""
 
-import json
 import os
 import time
 
 import numpy as np
 import torch
 
-from nnunet_gpuaug import AugmentationError
+from nnunet_gpuaug import Pipeline
 from nnunet_gpuaug.nnunet import checkpoint
 from nnunet_gpuaug.nnunet.augment import DeviceAugmentation, ReadyBatch
+from nnunet_gpuaug.nnunet.cascade import previous_stage
+from nnunet_gpuaug.nnunet.given import Configured, check_fits, follow
 from nnunet_gpuaug.nnunet.loading import HostTransforms, divide
+from nnunet_gpuaug.nnunet.options import TrainingOptions
 from nnunet_gpuaug.nnunet.prefetch import AugmentedBatches
+from nnunet_gpuaug.nnunet.progress import SilentProgress
 from nnunet_gpuaug.nnunet.seeds import choose_base_seed
-from nnunet_gpuaug.nnunet.settings import Settings, SilentProgress
 
 
 class GPUAugMixin:
     """Put before any nnU-Net trainer class: `class Mine(GPUAugMixin, SomeTrainer)`; `wrap` does it for you.
 
-    The trainer's own transforms are mapped to a pipeline. The workers load, crop, pad and stack; the pipeline runs on
-    the training device. Nothing else of the trainer changes. There is no `__init__` here, because nnU-Net reads the
-    constructor's signature.
+    The trainer's own transforms are mapped to a pipeline, or one is given in their place. The workers load, crop, pad
+    and stack; the pipeline runs on the training device. Nothing else of the trainer changes. There is no `__init__`
+    here, because nnU-Net reads the constructor's signature.
     """
 
-    gpuaug_settings = Settings()
+    gpuaug_options = TrainingOptions()
     gpuaug_progress = SilentProgress()
     gpuaug_seed: int | None = None
     gpuaug_pipelines: dict[str, str] = {}  # text, by stream; nnU-Net's debug.json shows it
+    gpuaug_config: str | None = None  # the training pipeline as a configuration file, if it can be written as one
     _gpuaug_training: DeviceAugmentation | None = None
     _gpuaug_validation: DeviceAugmentation | None = None
     _gpuaug_resumed: dict | None = None
@@ -51,26 +54,50 @@ class GPUAugMixin:
         """The trainer class behind the mixin."""
         return cls.__mro__[cls.__mro__.index(GPUAugMixin) + 1]
 
-    def gpuaug_configure(self, settings: Settings, progress: SilentProgress | None = None) -> None:
-        """Apply settings. To be called before `initialize`, which builds the learning rate schedule.
+    def gpuaug_configure(self, options: TrainingOptions, progress: SilentProgress | None = None) -> None:
+        """Apply options. To be called before `initialize`, which builds the learning rate schedule.
 
         Args:
-            settings: the settings.
+            options: the options.
             progress: where to report to.
+
+        Raises:
+            ConfigError: a pipeline is given that does not fit this training.
         """
-        self.gpuaug_settings = settings
+        self.gpuaug_options = options
         self.gpuaug_progress = progress or self.gpuaug_progress
-        if settings.epochs is not None:
-            self.num_epochs = settings.epochs
-        if settings.iterations is not None:
+        if options.epochs is not None:
+            self.num_epochs = options.epochs
+        if options.iterations is not None:
             ratio = self.num_val_iterations_per_epoch / self.num_iterations_per_epoch
-            self.num_val_iterations_per_epoch = max(1, round(settings.iterations * ratio))
-            self.num_iterations_per_epoch = settings.iterations
+            self.num_val_iterations_per_epoch = max(1, round(options.iterations * ratio))
+            self.num_iterations_per_epoch = options.iterations
+        for note in options.notes:
+            self.print_to_log_file(note)
+        if options.transforms is not None:
+            configured = self.configure_rotation_dummyDA_mirroring_and_inital_patch_size()
+            self.print_to_log_file(
+                f"From the given pipeline follow: dummy 2D {configured.dummy_2d}, initial patch size "
+                f"{[int(n) for n in configured.initial_patch_size]}, mirroring at test time {configured.mirror_axes}"
+            )
 
     # --- the transforms go to the device ---
 
+    def configure_rotation_dummyDA_mirroring_and_inital_patch_size(self) -> tuple:
+        """The trainer's own, or what follows from the given pipeline, which has to fit."""
+        own = Configured(*super().configure_rotation_dummyDA_mirroring_and_inital_patch_size())
+        given = self.gpuaug_options.transforms
+        if given is None:
+            return own
+        configured = follow(given, self, own)
+        check_fits(given, self, configured.initial_patch_size, self.gpuaug_options.source)
+        self.inference_allowed_mirroring_axes = configured.mirror_axes
+        return configured
+
     def get_training_transforms(self, *args, **kwargs) -> HostTransforms:
-        """Take the trainer's own training transforms to the device; return what is left for the workers."""
+        """Take the training transforms, given or the trainer's own, to the device; return the workers' rest."""
+        if self.gpuaug_options.transforms is not None:
+            return self._gpuaug_take("training", None)
         return self._gpuaug_take("training", super().get_training_transforms(*args, **kwargs))
 
     def get_validation_transforms(self, *args, **kwargs) -> HostTransforms:
@@ -81,22 +108,36 @@ class GPUAugMixin:
         """The wrapped trainer's training transforms as they are, for whoever wants to look at them."""
         return super().get_training_transforms(*args, **kwargs)
 
+    def gpuaug_own_validation_transforms(self, *args, **kwargs):
+        """The wrapped trainer's validation transforms as they are."""
+        return super().get_validation_transforms(*args, **kwargs)
+
+    def _gpuaug_choose_seed(self) -> None:
+        if self.gpuaug_seed is not None:
+            return
+        wanted, before = self.gpuaug_options.settings.seed, (self._gpuaug_resumed or {}).get("seed")
+        self.gpuaug_seed = choose_base_seed(before if wanted is None else wanted)
+        self.print_to_log_file(f"Seed of the augmentation: {self.gpuaug_seed}")
+        if before not in (None, self.gpuaug_seed):
+            self.print_to_log_file(f"NOTE: until now this training used seed {before}")
+
     def _gpuaug_take(self, stream: str, compose) -> HostTransforms:
-        resumed = self._gpuaug_resumed or {}
-        if self.gpuaug_seed is None:
-            wanted = self.gpuaug_settings.seed
-            self.gpuaug_seed = choose_base_seed(resumed.get("seed") if wanted is None else wanted)
-            self.print_to_log_file(f"Seed of the augmentation: {self.gpuaug_seed}")
-            if resumed.get("seed", self.gpuaug_seed) != self.gpuaug_seed:
-                self.print_to_log_file(f"NOTE: until now this training used seed {resumed['seed']}")
-        host, pipeline = divide(compose, self.gpuaug_settings.on_unmapped, seed=self.gpuaug_seed)
+        self._gpuaug_choose_seed()
+        options, resumed = self.gpuaug_options, self._gpuaug_resumed or {}
+        settings = options.settings.model_copy(update={"seed": self.gpuaug_seed})
+        if compose is None:
+            host, pipeline = [], Pipeline(options.transforms, settings=settings)
+        else:
+            host, pipeline = divide(compose, settings)
         # Without the pipeline's seed, so that the text tells whether two pipelines are the same.
         listing = "  (nothing)" if pipeline is None else "\n".join(f"  {t!r}" for t in pipeline.transforms)
         self.gpuaug_pipelines = {**self.gpuaug_pipelines, stream: listing}
         rest = HostTransforms(host, listing)
         self.print_to_log_file(f"Transforms of {stream}:\n{rest}")
-        if stream == "training" and resumed.get("pipeline", listing) != listing:
-            self.print_to_log_file(f"NOTE: until now this training used another pipeline:\n{resumed['pipeline']}")
+        if stream == "training":
+            self.gpuaug_config = None if host or pipeline is None else pipeline.to_yaml()
+            if resumed.get("pipeline", listing) != listing:
+                self.print_to_log_file(f"NOTE: until now this training used another pipeline:\n{resumed['pipeline']}")
         if pipeline is not None:
             used = resumed.get("batches_used", {}).get(stream, 0)
             augmentation = DeviceAugmentation(
@@ -110,16 +151,17 @@ class GPUAugMixin:
         train, val = super().get_dataloaders()
         if train is not None and self._gpuaug_training is None:
             self.print_to_log_file("NOTE: no training transforms run on the device")
-        prefetch = self.gpuaug_settings.prefetch and self.device.type == "cuda"
         if train is not None and self._gpuaug_training is not None:
-            train = AugmentedBatches(train, self._gpuaug_training, prefetch)
+            train = AugmentedBatches(train, self._gpuaug_training, self._gpuaug_prefetches())
         if val is not None and self._gpuaug_validation is not None:
             # Not ahead of time: these steps are cheap, and a second batch would wait on the device all epoch.
             val = AugmentedBatches(val, self._gpuaug_validation, prefetch=False)
         if self.local_rank == 0:
-            with open(os.path.join(self.output_folder, "nnunet_gpuaug.json"), "w", encoding="utf-8") as file:
-                json.dump(self.gpuaug_provenance(), file, indent=2)
+            checkpoint.write_provenance(self.output_folder, self.gpuaug_provenance())
         return train, val
+
+    def _gpuaug_prefetches(self) -> bool:
+        return self.gpuaug_options.settings.prefetch and self.device.type == "cuda"
 
     # --- steps ---
 
@@ -148,7 +190,8 @@ class GPUAugMixin:
             self._gpuaug_check_loss(loss, batch)
         if not self._gpuaug_memory_told:
             self._gpuaug_memory_told = True
-            self._gpuaug_tell_memory(batch)
+            if self._gpuaug_prefetches():
+                self.print_to_log_file(batch.memory_ahead())
         self._gpuaug_times.append((batch.wait_ms, augment_ms))
         self.gpuaug_progress.step(loss, batch.wait_ms, augment_ms)
 
@@ -161,14 +204,6 @@ class GPUAugMixin:
             origin = "the network or the loss function (the augmented batch is finite)" if finite else "the batch"
             cases = list(batch.get("keys", ()))
             self.print_to_log_file(f"WARNING: the loss is {loss}. It comes from {origin}. Cases: {cases}")
-
-    def _gpuaug_tell_memory(self, batch: ReadyBatch) -> None:
-        if self.gpuaug_settings.prefetch and self.device.type == "cuda":
-            raw, ready = batch.raw_bytes / 2**20, batch.ready_bytes() / 2**20
-            self.print_to_log_file(
-                f"Prefetch keeps one more batch on the device: {ready:.0f} MiB when ready; while it is made, "
-                f"{raw:.0f} MiB more and the working memory of the augmentation."
-            )
 
     def on_train_epoch_start(self) -> None:
         """The trainer's own, and a fresh set of timings."""
@@ -227,6 +262,7 @@ class GPUAugMixin:
             "trainer": type(self).__name__,
             "wrapped_trainer": self.gpuaug_wrapped().__name__,
             "pipeline": self.gpuaug_pipelines.get("training"),
+            "config": self.gpuaug_config,
             "seed": self.gpuaug_seed,
             "batches_used": {name: part.used for name, part in parts.items() if part is not None},
             "versions": checkpoint.versions(),
@@ -255,15 +291,9 @@ class GPUAugMixin:
         folder = self.folder_with_segs_from_previous_stage
         if folder is None:
             return
-        if not os.path.isdir(folder):
-            ours, stock = f"{type(self).__name__}__", f"{self.gpuaug_wrapped().__name__}__"
-            other = folder.replace(ours, stock)
-            if not os.path.isdir(other):
-                raise AugmentationError(
-                    f"the cascade needs the predictions of the previous stage, in {folder} or {other}: "
-                    f"train {self.configuration_manager.previous_stage_name} first, all folds"
-                )
-            self.folder_with_segs_from_previous_stage = other
+        self.folder_with_segs_from_previous_stage = previous_stage(
+            folder, type(self).__name__, self.gpuaug_wrapped().__name__, self.configuration_manager.previous_stage_name
+        )
         self.print_to_log_file(f"Previous stage of the cascade: {self.folder_with_segs_from_previous_stage}")
 
 

@@ -14,8 +14,10 @@ from torch import distributed
 
 from nnunet_gpuaug import AugmentationError
 from nnunet_gpuaug.nnunet.mixin import GPUAugMixin
-from nnunet_gpuaug.nnunet.settings import Settings, SilentProgress
+from nnunet_gpuaug.nnunet.options import TrainingOptions
+from nnunet_gpuaug.nnunet.progress import SilentProgress
 from nnunet_gpuaug.nnunet.trainer import wrapped_trainer
+from nnunet_gpuaug.nnunet.unstarted import unstarted
 
 
 class UsageError(AugmentationError):
@@ -40,7 +42,7 @@ class Job:
         val_best: run the final validation with the best checkpoint.
         disable_checkpointing: write no checkpoints.
         device: "cuda", "cpu" or "mps".
-        settings: what this package adds.
+        options: what this package adds.
     """
 
     dataset: str
@@ -56,7 +58,7 @@ class Job:
     val_best: bool = False
     disable_checkpointing: bool = False
     device: str = "cuda"
-    settings: Settings = field(default_factory=Settings)
+    options: TrainingOptions = field(default_factory=TrainingOptions)
 
 
 def run(job: Job, make_progress: Callable[[], SilentProgress] = SilentProgress) -> None:
@@ -113,6 +115,10 @@ def check(job: Job) -> type:
     ranks = int(os.environ["WORLD_SIZE"]) if _started_as_rank() else job.num_gpus
     if configuration.batch_size < ranks:
         raise UsageError(f"{ranks} GPUs (-num_gpus) are more than the batch size of {configuration.batch_size}")
+    if job.options.transforms is not None:
+        dataset_json = load_json(os.path.join(folder, "dataset.json"))
+        with unstarted(job.trainer, manager.plans, dataset_json, job.configuration, job.fold) as trainer:
+            trainer.gpuaug_configure(job.options)  # which looks at whether the pipeline fits
     return trainer_class
 
 
@@ -176,7 +182,7 @@ def _run_rank(rank: int, job: Job, make_progress: Callable[[], SilentProgress]) 
 
 def _train_and_validate(job: Job, make_progress: Callable[[], SilentProgress]) -> None:
     trainer = build_trainer(job)
-    trainer.gpuaug_configure(job.settings, make_progress())
+    trainer.gpuaug_configure(job.options, make_progress())
     trainer.disable_checkpointing = trainer.disable_checkpointing or job.disable_checkpointing
     best = os.path.join(trainer.output_folder, "checkpoint_best.pth")
     if job.val and job.val_best:

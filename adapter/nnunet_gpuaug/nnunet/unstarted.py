@@ -1,4 +1,4 @@
-"""The pipeline of a training that is not started: no data, no GPU, nothing written."""
+"""A trainer that is not started, and its pipeline: no data, no GPU, nothing written."""
 
 import contextlib
 import copy
@@ -11,11 +11,25 @@ from collections.abc import Iterator
 import torch
 
 from nnunet_gpuaug import AugmentationError, Pipeline
+from nnunet_gpuaug.nnunet.mixin import GPUAugMixin
 from nnunet_gpuaug.nnunet.trainer import wrapped_trainer
 
 
 def pipeline_of(trainer: str, plans: dict, dataset_json: dict, configuration: str, fold: int | str = 0) -> Pipeline:
-    """The pipeline that a trainer would train with.
+    """The pipeline that a trainer would train with; arguments and errors as for `unstarted`.
+
+    Raises:
+        AugmentationError: also if the trainer has a transform without a counterpart.
+    """
+    with unstarted(trainer, plans, dataset_json, configuration, fold) as built:
+        return Pipeline.from_nnunet(built)
+
+
+@contextlib.contextmanager
+def unstarted(
+    trainer: str, plans: dict, dataset_json: dict, configuration: str, fold: int | str = 0
+) -> Iterator[GPUAugMixin]:
+    """Within the block there is a wrapped trainer that leaves nothing behind.
 
     The trainer's own `__init__` runs, because it can hold decisions that matter; what it writes goes to a folder that
     is removed, and what it prints is dropped.
@@ -28,20 +42,18 @@ def pipeline_of(trainer: str, plans: dict, dataset_json: dict, configuration: st
         fold: number of the fold, or "all".
 
     Raises:
-        AugmentationError: there is no such trainer, it cannot be built for these plans, or it has a transform without
-            a counterpart.
+        AugmentationError: there is no such trainer, or it cannot be built for these plans.
     """
     with contextlib.redirect_stdout(io.StringIO()), _nothing_kept():
         trainer_class = wrapped_trainer(trainer)
         try:
-            built = trainer_class(
+            yield trainer_class(
                 plans={**copy.deepcopy(plans), "continue_training": False},
                 configuration=configuration,
                 fold=fold,
                 dataset_json=copy.deepcopy(dataset_json),
                 device=torch.device("cpu"),
             )
-            return Pipeline.from_nnunet(built)
         except AugmentationError:
             raise
         except Exception as error:  # whatever a trainer, or plans that are none, may raise
