@@ -26,9 +26,9 @@ BELOW = {
     "pipeline": {"config", "transforms", "ops", "sampling", "batch", "errors"},
 }
 BELOW["__init__"] = BELOW["pipeline"] | {"pipeline"}
-BELOW["monai"] = BELOW["__init__"] | {"__init__"}
-BELOW["nnunet"] = BELOW["monai"]
-BELOW["cli"] = BELOW["nnunet"] | {"monai", "nnunet"}
+BELOW["nnunet"] = BELOW["__init__"] | {"__init__"}
+BELOW["monai"] = BELOW["nnunet"] | {"nnunet"}
+BELOW["cli"] = BELOW["monai"] | {"monai"}
 
 # Who may import what of others' packages.
 OPTIONAL = {

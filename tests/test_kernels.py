@@ -35,9 +35,13 @@ def poisoned(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "new_empty", new_empty)
 
 
-@pytest.fixture(params=[False, True])
+@pytest.fixture(params=[(False, False), (True, False), (True, True)], ids=["neither", "matmul", "both"])
 def fused(request, monkeypatch):
-    monkeypatch.setattr(geometry, "matmul_is_fused", lambda: request.param)
+    """What of the host's arithmetic multiplies and adds with one rounding: (matmul, grid_sample)."""
+    if INTERPRETED and request.param[1]:
+        pytest.skip("the interpreter's fma rounds twice")
+    monkeypatch.setattr(geometry, "matmul_is_fused", lambda: request.param[0])
+    monkeypatch.setattr(geometry, "grid_sample_is_fused", lambda rank: request.param[1])
     return request.param
 
 
@@ -55,7 +59,7 @@ def test_image(size, patch, angles, fused, device, poisoned):
     image = torch.randn(2, *size, device=device)
     for view in (image, image.transpose(0, 1).contiguous().transpose(0, 1)):  # strided, too
         matrix = matrix_for(len(size), angles, 0.8)
-        out = warp.warp_image(view, matrix, patch, 2.5, fused)
+        out = warp.warp_image(view, matrix, patch, 2.5, *fused)
         expected = geometry.warp_image(view, matrix, patch, "bilinear", "constant", 2.5)
         assert (out - expected).abs().max() <= 2e-5
 
@@ -72,7 +76,7 @@ def test_labels(size, patch, angles, tiebreak, dtype, fused, device, poisoned):
     for scale in (0.5, 1.0):
         matrix = matrix_for(len(size), angles, scale)
         counts = geometry.reaches_outside(matrix, patch, size)
-        out = warp.warp_labels(seg, matrix, patch, -1, tiebreak, fused, counts)
+        out = warp.warp_labels(seg, matrix, patch, -1, tiebreak, *fused, counts)
         assert torch.equal(out, geometry.warp_labels(seg, matrix, patch, -1, "bilinear", tiebreak))
 
 

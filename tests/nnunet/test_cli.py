@@ -201,21 +201,29 @@ def test_train_then_predict_without_this_package(dataset, tmp_path):
     assert (tmp_path / "out" / "case_5.nii.gz").is_file()
 
 
-def test_killed_in_the_middle_of_an_epoch_then_continued(dataset, make_trainer):
-    env = environment(dataset(workers=1))
-    long = ["-device", "cpu", "--epochs", "50", "--iterations", "20", "--seed", "1"]
-    with subprocess.Popen([*COMMAND, "901", "2d", "0", *long], env=env, stdout=subprocess.PIPE, text=True) as process:
+def end_training(env: dict[str, str], last_line: str, by: signal.Signals) -> None:
+    """Start a training, end it by a signal after a line of its log, and see that its workers end as well."""
+    command = [*COMMAND, "901", "2d", "0", "-device", "cpu", "--epochs", "50", "--iterations", "20", "--seed", "1"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:
-            if line.rstrip().endswith("Epoch 1"):
+            if line.rstrip().endswith(last_line):
                 break
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert children
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(by)
+    assert process.returncode == -by
     deadline = time.time() + 20
     while any(running(child) for child in children):
         assert time.time() < deadline, "a worker outlived its trainer"
         time.sleep(0.1)
 
+
+def test_sigterm_leaves_no_workers(dataset):
+    end_training(environment(dataset(workers=1)), "Epoch 0", signal.SIGTERM)
+
+
+def test_killed_in_the_middle_of_an_epoch_then_continued(dataset, make_trainer):
+    end_training(environment(dataset(workers=1)), "Epoch 1", signal.SIGKILL)
     trainer = make_trainer("2d", epochs=2, iterations=20, seed=None, c=True)
     stock.maybe_load_checkpoint(trainer, continue_training=True, validation_only=False)
     assert trainer.current_epoch >= 1

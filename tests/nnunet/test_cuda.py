@@ -10,9 +10,9 @@ from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 
 from nnunet_gpuaug import Pipeline
 from nnunet_gpuaug.nnunet.augment import DeviceAugmentation
+from nnunet_gpuaug.nnunet.options import read_options
 from nnunet_gpuaug.nnunet.prefetch import AugmentedBatches
 from nnunet_gpuaug.nnunet.run import Job, build_trainer
-from nnunet_gpuaug.nnunet.options import read_options
 
 pytestmark = pytest.mark.gpu
 

@@ -96,6 +96,19 @@ def test_unmapped_transform_can_stay_on_the_host(dataset, make_trainer, custom):
     log = Path(trainer.log_file).read_text()
     host, device = log.split("In the workers:")[1].split("On the device:")[:2]
     assert "AddOne" in host and "Spatial(" not in host and "Spatial(" in device
+    assert trainer.gpuaug_config is None and not (Path(trainer.output_folder) / "nnunet_gpuaug.yaml").exists()
+
+
+def test_unmapped_transform_does_not_matter_to_a_given_pipeline(dataset, make_trainer, custom):
+    dataset()
+    stock = make_trainer(epochs=1, iterations=1)
+    stock.run_training()
+    saved = os.path.join(stock.output_folder, "nnunet_gpuaug.yaml")
+    trainer = make_trainer(trainer="MyTrainerWithTransform", config=saved, epochs=1, iterations=1)
+    trainer.run_training()
+    assert trainer.gpuaug_config == stock.gpuaug_config
+    sizes = [t.configure_rotation_dummyDA_mirroring_and_inital_patch_size()[2].tolist() for t in (stock, trainer)]
+    assert sizes[0] == sizes[1]
 
 
 class Odd(BasicTransform):

@@ -166,3 +166,33 @@ def test_killed_worker_ends_the_training_and_is_named(dataset, make_trainer, mon
     with pytest.raises(RuntimeError, match="worker 0 was ended by signal 9"):
         trainer.run_training()
     assert not multiprocessing.active_children()
+
+
+def _work(data_loader, queue) -> None:
+    batch = next(data_loader)
+    queue.put((tuple(batch["data"].shape), tuple(batch["target"].shape), torch.cuda.is_initialized()))
+
+
+def test_a_spawned_worker_makes_a_batch_without_cuda(dataset, make_trainer):
+    dataset()
+    trainer = make_trainer()
+    trainer.initialize()
+    train, _ = trainer.get_dataloaders()
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    worker = context.Process(target=_work, args=(train.loader.data_loader, queue))
+    worker.start()
+    data, target, cuda = queue.get()
+    worker.join()
+    size = trainer.configure_rotation_dummyDA_mirroring_and_inital_patch_size()[2]
+    assert worker.exitcode == 0
+    assert data == target == (2, 1, *size)  # not yet cropped: the device does it
+    assert not cuda
+
+
+def test_the_wrapped_loader_pickles(dataset, make_trainer):
+    dataset()
+    trainer = make_trainer()
+    trainer.initialize()
+    train, _ = trainer.get_dataloaders()
+    assert next(pickle.loads(pickle.dumps(train)))["data"].shape == (2, 1, 8, 20, 16)

@@ -46,6 +46,7 @@ LOCAL = (
     LocalContrastTransform,
     LocalSmoothingTransform,
 )
+_COLOUR = np.random.RandomState(0)  # takes over the state that the boxes' values were drawn from
 
 
 @contextmanager
@@ -53,20 +54,19 @@ def recording() -> Iterator[None]:
     """Within it, parameters of local transforms hold `places`, a dict for each kernel; those of transforms that draw
     while they are applied hold `state`, the random state they begin with; those of OneOf hold choice and values."""
     places: list[Values] = []
+    drawn: list[float] = []
     with ExitStack() as stack:
 
         def replace(owner: Any, name: str, new: Callable) -> None:
             stack.enter_context(mock.patch.object(owner, name, new))
 
+        def sample(*args: Any) -> float:
+            drawn.append(sample_scalar(*args))
+            return drawn[-1]
+
         def generate(self: Any, size: Any, original: Callable = local_transform.LocalTransform._generate_kernel) -> Any:
-            drawn: list[float] = []
-
-            def sample(*args: Any) -> float:
-                drawn.append(sample_scalar(*args))
-                return drawn[-1]
-
-            with mock.patch.object(local_transform, "sample_scalar", sample):
-                kernel = original(self, size)
+            drawn.clear()
+            kernel = original(self, size)
             centers = [loc * n for loc, n in zip(drawn[::2], size, strict=True)]
             places.append({"kernel": kernel, "centers": centers, "widths": drawn[1::2]})
             return kernel
@@ -88,8 +88,12 @@ def recording() -> Iterator[None]:
         for kind in LOCAL:
             replace(kind, "get_parameters", local(kind.get_parameters))
         replace(local_transform.LocalTransform, "_generate_kernel", generate)
+        replace(local_transform, "sample_scalar", sample)
         replace(brightness_gradient, "sample_scalar", strength)
-        for kind, state in ((RicianNoiseTransform, torch.get_rng_state), (BlankRectangleTransform, np.random.get_state)):
+        for kind, state in (
+            (RicianNoiseTransform, torch.get_rng_state),
+            (BlankRectangleTransform, np.random.get_state),
+        ):
             replace(kind, "get_parameters", stateful(kind.get_parameters, state))
         replace(OneOfTransform, "get_parameters", _choose)
         replace(OneOfTransform, "apply", _apply_choice)
@@ -185,17 +189,17 @@ def _rician(ours: Transform, real: Any, values: Values, shape: Shape) -> Values:
 def _rectangles(ours: Transform, real: Any, values: Values, shape: Shape) -> Values:
     count, rank = real.num_rectangles, len(shape.spatial)
     most = count if isinstance(count, int) else count[1] - 1
-    colour = np.random.RandomState()
-    colour.set_state(values["state"])
-    drawn = isinstance(real.color_fn.rectangle_value, (tuple, list))
+    value = real.color_fn.rectangle_value
+    drawn = isinstance(value, (tuple, list))
+    if drawn:
+        _COLOUR.set_state(values["state"])
     out: Values = {"active": values["apply_channel"], "count": [], "start": [], "size": [], "value": []}
     for boxes in values["rectangles"]:
         blank = [[0] * rank] * (most - len(boxes))
         out["count"].append(len(boxes))
         out["start"].append([low for low, _ in boxes] + blank)
         out["size"].append([[b - a for a, b in zip(low, high, strict=True)] for low, high in boxes] + blank)
-        value = real.color_fn.rectangle_value
-        fill = [colour.uniform(*value) if drawn else value if np.isscalar(value) else math.nan for _ in boxes]
+        fill = [_COLOUR.uniform(*value) if drawn else value if np.isscalar(value) else math.nan for _ in boxes]
         out["value"].append(fill + [math.nan] * len(blank))
     return out
 
@@ -225,9 +229,7 @@ def _local_contrast(ours: Transform, real: Any, values: Values, shape: Shape) ->
 
 
 def _local_smoothing(ours: Transform, real: Any, values: Values, shape: Shape) -> Values:
-    return _local(
-        ours, real, values, shape, strength=values["strengths"], sigma=[values["sigma"]] * shape.channels
-    )
+    return _local(ours, real, values, shape, strength=values["strengths"], sigma=[values["sigma"]] * shape.channels)
 
 
 def _one_of(ours: Any, real: Any, values: Values, shape: Shape) -> Values:

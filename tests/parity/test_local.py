@@ -15,10 +15,10 @@ from batchgeneratorsv2.transforms.local.local_smoothing import LocalSmoothingTra
 from batchgeneratorsv2.transforms.local.local_transform import LocalTransform
 from batchgeneratorsv2.transforms.utils.random import RandomTransform
 from nnunetv2.training.nnUNetTrainer.variants.data_augmentation import nnUNetTrainerDA5 as da5
+from scipy import ndimage
 
 from nnunet_gpuaug.ops.filters import gaussian_filter
 from nnunet_gpuaug.ops.intensity import bump
-from scipy import ndimage
 
 from .data import FORMS, label_map, unit_image
 from .lift_more import check

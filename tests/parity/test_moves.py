@@ -76,7 +76,11 @@ CHOICES = {
         RandomTransform(GaussianBlurTransform((0.3, 1.5), False, True, 0.5), 0.6),
     ],
     "always taken": [GammaTransform((0.7, 1.5), 0.5, False, 1, 0.5), BrightnessAdditiveTransform(0, 0.5)],
-    "with a move": [RandomTransform(MirrorTransform((0, 1)), 0.7), MedianFilterTransform(3), GaussianBlurTransform((0.5, 1))],
+    "with a move": [
+        RandomTransform(MirrorTransform((0, 1)), 0.7),
+        MedianFilterTransform(3),
+        GaussianBlurTransform((0.5, 1)),
+    ],
     "one": [RandomTransform(MedianFilterTransform(2), 0.5)],
 }
 

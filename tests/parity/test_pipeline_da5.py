@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from typing import Any
 
 import pytest
 from batchgeneratorsv2.transforms.spatial.spatial import SpatialTransform
+from batchgeneratorsv2.transforms.utils.compose import ComposeTransforms
 from batchgeneratorsv2.transforms.utils.random import OneOfTransform, RandomTransform
 from nnunetv2.training.nnUNetTrainer.variants.data_augmentation import nnUNetTrainerDA5 as da5
 
+from nnunet_gpuaug.nnunet.mapping import map_transforms
+from nnunet_gpuaug.transforms import Rot90, TransposeAxes
+
 from .lift_more import check
+from .measure import TOLERANCE
 from .test_pipeline import HALVES_3D, HALVES_DUMMY, NARROW, WIDE, Setting
 
 TRAINERS = {
@@ -40,7 +46,7 @@ SETTINGS = {
         {"use_mask_for_norm": [True, False, False, True]},
     ),
     "cascade-regions": Setting(
-        (2, 2, 20, 21, 19),
+        (5, 2, 20, 21, 19),
         (14, 14, 14),
         NARROW,
         HALVES_3D,
@@ -55,6 +61,9 @@ SETTINGS = {
         },
     ),
 }
+# On CUDA the warp rounds differently, by up to 7e-5; gamma, contrast, sharpening multiply what reaches them. Each step
+# alone is held to the usual tolerance there, too, by its own tests.
+TOLERANCE_OF_A_SEQUENCE = {"cpu": TOLERANCE, "cuda": 5e-3}
 settings = pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 
 
@@ -77,35 +86,40 @@ def training(trainer: Any, setting: Setting, wide: bool) -> Any:
 @pytest.mark.parametrize("seed", range(2))
 def test_training(trainer, setting, seed, device):
     real = training(trainer, setting, wide=True)
-    check(real, *setting.data(seed), device, seed=seed, measured_as="DA5: ")
+    tolerance = TOLERANCE_OF_A_SEQUENCE[device]
+    check(real, *setting.data(seed), device, seed=seed, tolerance=tolerance, measured_as="DA5: ")
 
 
 @settings
 @pytest.mark.parametrize("seed", range(2))
 def test_training_with_nnunets_probabilities(setting, seed, device):
     real = training(da5.nnUNetTrainerDA5, setting, wide=False)
-    check(real, *setting.data(seed), device, seed=100 + seed, measured_as="DA5: ")
+    tolerance = TOLERANCE_OF_A_SEQUENCE[device]
+    check(real, *setting.data(seed), device, seed=100 + seed, tolerance=tolerance, measured_as="DA5: ")
 
 
 def test_every_step_is_taken_and_left_out():
-    """In what `test_training` draws with its first seed."""
+    """In what `test_training` draws with its seeds."""
     taken = defaultdict(set)
-    for setting in SETTINGS.values():
+    for setting, seed in itertools.product(SETTINGS.values(), range(2)):
         real = training(da5.nnUNetTrainerDA5, setting, wide=True)
-        for values, step in zip(check(real, *setting.data(0), "cpu"), real.transforms, strict=True):
+        drawn = check(real, *setting.data(seed), "cpu", seed=seed, measured_as="DA5: ")
+        for values, step in zip(drawn, real.transforms, strict=True):
             if type(step) is RandomTransform:
                 taken[type(step.transform).__name__].update(v is not None for v in values)
             if type(step) is OneOfTransform:
                 name = type(step.list_of_transforms[0].transform).__name__
                 taken[f"one of {name} …"].update((v["choice"], v["chosen"] is not None) for v in values)
-    branches = {(choice, on) for choice in range(2) for on in (False, True)}
+    branches = set(itertools.product(range(2), (False, True)))
     for name, seen in taken.items():
         assert seen == (branches if name.startswith("one of") else {True, False}), name
     assert len(taken) == 14
 
 
-def test_turns_and_permutations_are_of_the_axes_of_equal_length():
-    for name, axes in {"3d": {0, 1, 2}, "3d-4ch": {0, 2}, "3d-unequal": None, "dummy-2d": {1, 2}}.items():
-        real = training(da5.nnUNetTrainerDA5, SETTINGS[name], wide=False)
-        found = [t.transform.allowed_axes for t in real.transforms if hasattr(getattr(t, "transform", t), "allowed_axes")]
-        assert all(set(map(int, found_axes)) == axes for found_axes in found[:-1] if axes), name
+@pytest.mark.parametrize(
+    "name, axes", [("3d", {0, 1, 2}), ("3d-4ch", {0, 2}), ("3d-unequal", None), ("dummy-2d", {1, 2})]
+)
+def test_axes_of_equal_length_are_turned_and_permuted(name, axes):
+    steps = training(da5.nnUNetTrainerDA5, SETTINGS[name], wide=False).transforms
+    moves = [t for t in map_transforms(ComposeTransforms(steps)) if type(t) in (Rot90, TransposeAxes)]
+    assert [set(t.spec.allowed_axes) for t in moves] == ([axes, axes] if axes else [])

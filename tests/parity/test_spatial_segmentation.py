@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from typing import NamedTuple
 
 import pytest
@@ -110,6 +111,20 @@ def test_ties(tie, rank, tiebreak, device):
             label_map((2, 1, *size), [label - smooth for label in labels], smooth) for labels in LABELS.values()
         ]
         check(real, torch.zeros((2, 1, *size)), torch.cat(channels, 1), device, ours=ours, measured_as="ties: ")
+
+
+@ranks
+@pytest.mark.parametrize("tiebreak", ["nearest", "lowest", "highest"])
+def test_next_to_ties(rank, tiebreak, device):
+    """Angles and scales so small that whole rows lie within a rounding of a tie: here stock's last bit decides."""
+    size, patch = {2: ((138, 135), (135, 132)), 3: ((38, 35, 36), (35, 34, 35))}[rank]
+    draw = random.Random(5)
+    for turns, labels in itertools.product((0, 1, 2, 3), LABELS.values()):
+        angles = [turns * HALF * (axis == rank - 1) + draw.uniform(-1e-4, 1e-4) for axis in range(rank)]
+        scales = [1.0 if draw.random() < 0.5 else 1 + draw.uniform(-1e-4, 1e-4)] * rank
+        real, ours = fixed_spatial(angles, scales, patch, seg_tiebreak=tiebreak)
+        seg = label_map((1, 1, *size), labels, smooth=False, seed=turns)
+        check(real, torch.zeros((1, 1, *size)), seg, device, ours=ours, measured_as="next to ties: ")
 
 
 @ties

@@ -9,10 +9,10 @@ randomness, such as `nnunet_gpuaug.RemoveLabel`, is `NNUNetRemoveLabeld`. The ke
 """
 
 from .. import transforms as _transforms
-from .augment import NNUNetAugmentD, NNUNetAugmentd, NNUNetAugmentDict
+from .augment import AugmentBatch, NNUNetAugmentD, NNUNetAugmentd, NNUNetAugmentDict
 from .factory import dictionary_transform
 
-__all__ = ["NNUNetAugmentD", "NNUNetAugmentDict", "NNUNetAugmentd"]
+__all__ = ["AugmentBatch", "NNUNetAugmentD", "NNUNetAugmentDict", "NNUNetAugmentd"]
 
 for _name in _transforms.__all__:
     _made = dictionary_transform(getattr(_transforms, _name))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from monai.config import KeysCollection
 
 from ..errors import AugmentationError
@@ -74,6 +75,33 @@ class NNUNetAugmentd(SpatialDictionaryTransform):
 
 
 NNUNetAugmentD = NNUNetAugmentDict = NNUNetAugmentd
+
+
+class AugmentBatch:
+    """For MONAI's trainers, `SupervisedTrainer(prepare_batch=AugmentBatch(transform))`: brings each batch to the
+    training device and augments it there.
+
+    Args:
+        transform: one dictionary transform or a `Compose` of several, for batches.
+        image_key, label_key: what the network and the loss get.
+    """
+
+    def __init__(self, transform: Callable, image_key: Hashable = "image", label_key: Hashable = "label") -> None:
+        self.transform = transform
+        self.keys = (image_key, label_key)
+
+    def __call__(
+        self,
+        batchdata: Mapping[Hashable, Any],
+        device: torch.device | str | None = None,
+        non_blocking: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Any, Any]:
+        """Image and label of the augmented batch; `kwargs` of `Tensor.to`."""
+        here = {key: batchdata[key].to(device, non_blocking=non_blocking, **kwargs) for key in self.keys}
+        out = self.transform({**batchdata, **here})
+        image, label = (out[key] for key in self.keys)
+        return image, label
 
 
 def _content(source: Json) -> dict[str, Any]:

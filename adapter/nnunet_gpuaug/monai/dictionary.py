@@ -90,6 +90,7 @@ class DictionaryTransform(MapTransform):
             raise AugmentationError(
                 f"{type(self).__name__}: key {key!r} has shape {tuple(x.shape)}; it must be {what}{other}"
             )
+        x = x.to(torch.uint8) if x.dtype == torch.bool else x
         return x if self.batched else x[None]
 
     def _batches(
@@ -119,6 +120,8 @@ class DictionaryTransform(MapTransform):
     def _given_back(self, x: Tensor, like: Any, moves: list[list[Move]], field: str) -> Any:
         """x in the form in which the value came."""
         x = x if self.batched else x[0]
+        if like.dtype in (torch.bool, np.bool_):
+            x = x > 0
         if not isinstance(like, MetaTensor) or not get_track_meta():
             return x
         x = with_metadata(x, like)

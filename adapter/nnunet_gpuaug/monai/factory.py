@@ -82,7 +82,9 @@ def _signature(shared: dict[str, Any], own: Sequence[inspect.Parameter]) -> insp
     first, *others = shared.items()
     keys = inspect.Parameter(first[0], inspect.Parameter.POSITIONAL_OR_KEYWORD)
     options = [inspect.Parameter(name, named, default=default) for name, default in others]
-    return inspect.Signature([keys, *[p.replace(kind=named) for p in own], *options])
+    return inspect.Signature(
+        [keys, *[p.replace(kind=named, annotation=inspect.Parameter.empty) for p in own], *options]
+    )
 
 
 def _docstring(kind: type[Transform], holds: Holds, has_prob: bool) -> str:

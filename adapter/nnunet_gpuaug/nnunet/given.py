@@ -96,9 +96,8 @@ def _each(transforms: Sequence[Transform]) -> Iterator[tuple[Transform, bool]]:
     """Every transform, also those in a `OneOf`, and whether it sees slices (dummy 2D)."""
     in_slices = False
     for transform in transforms:
-        in_slices = (in_slices or isinstance(transform, kinds.Convert3DTo2D)) and not isinstance(
-            transform, kinds.Convert2DTo3D
-        )
+        if isinstance(transform, (kinds.Convert3DTo2D, kinds.Convert2DTo3D)):
+            in_slices = isinstance(transform, kinds.Convert3DTo2D)
         for one in transform.transforms if isinstance(transform, kinds.OneOf) else [transform]:
             yield one, in_slices
 
@@ -152,7 +151,8 @@ def _patch_problems(transforms: Sequence[Transform], trainer: Any) -> Iterator[s
 
 def _label_problems(transforms: Sequence[Transform], trainer: Any) -> Iterator[str]:
     # The trainer's own validation says what is demanded, of any trainer. It may hold more, which is of no interest.
-    rules = [(t, RULES.get(type(t))) for t in validation_transforms(trainer).transforms]
+    validation = validation_transforms(trainer)
+    rules = [(t, RULES.get(type(t))) for t in getattr(validation, "transforms", [validation])]
     demanded = [map_transforms(t)[0] for t, rule in rules if rule is not None and rule.target in DEMANDED]
     for kind in DEMANDED:
         expected = [t for t in demanded if type(t) is kind]

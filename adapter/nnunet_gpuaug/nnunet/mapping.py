@@ -65,7 +65,7 @@ def _value(value: Any) -> Any:
     if type(value) is contrast.BGContrast:
         return {"split": _value(_attributes(value, "contrast_range")["contrast_range"])}
     if callable(value):
-        return _FUNCTIONS.get(value, value)
+        return _counterpart(value, _FUNCTIONS)
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (set, frozenset)):
@@ -83,8 +83,13 @@ def _attributes(source: Any, *known: str) -> dict[str, Any]:
     return vars(source)
 
 
+def _counterpart(function: Any, known: dict[Any, Any]) -> Any:
+    """What `known` has for the function, else the function itself: it need not be hashable."""
+    return next((ours for theirs, ours in known.items() if theirs is function), function)
+
+
 def _operators(functions: Any) -> list[Any]:
-    return [_OPERATORS.get(f, f) for f in functions]
+    return [_counterpart(f, _OPERATORS) for f in functions]
 
 
 def _regions(regions: Any) -> list[list[int]]:
@@ -92,8 +97,10 @@ def _regions(regions: Any) -> list[list[int]]:
 
 
 def _rectangle_value(source: Any) -> Any:
-    value = source.rectangle_value
-    return "mean" if value is torch.mean else value
+    if type(source) is not blank_rectangle.ColorFunctionExtractor:
+        raise AugmentationError(f"color_fn = {source!r} is not supported, only the one that rectangle_value makes")
+    value = _attributes(source, "rectangle_value")["rectangle_value"]
+    return "mean" if value is torch.mean else _value(value)
 
 
 class Rule(NamedTuple):
@@ -194,10 +201,15 @@ def map_transforms(source: Any) -> list[Transform]:
 
 def _map_choice(choice: Any) -> Transform:
     options = _attributes(choice, "list_of_transforms")["list_of_transforms"]
+    mapped = [map_transforms(t) for t in options]
+    for option, of_option in zip(options, mapped, strict=True):
+        if len(of_option) != 1:
+            raise UnmappedTransformError(
+                f"OneOfTransform: a choice that is a {type(option).__name__} of {len(of_option)} transforms has no "
+                f"counterpart here, only one of a single transform. {_WAYS_OUT}"
+            )
     try:
-        return ours.OneOf([mapped for t in options for mapped in map_transforms(t)])
-    except UnmappedTransformError:
-        raise
+        return ours.OneOf([transform for (transform,) in mapped])
     except AugmentationError as error:
         raise UnmappedTransformError(f"OneOfTransform cannot be mapped: {error}. {_WAYS_OUT}") from error
 

@@ -1,6 +1,5 @@
 """What makes any nnU-Net trainer run its augmentation on the device."""
 
-import os
 import time
 
 import numpy as np
@@ -140,10 +139,8 @@ class GPUAugMixin:
                 self.print_to_log_file(f"NOTE: until now this training used another pipeline:\n{resumed['pipeline']}")
         if pipeline is not None:
             used = resumed.get("batches_used", {}).get(stream, 0)
-            augmentation = DeviceAugmentation(
-                pipeline, self.device, stream, self.gpuaug_seed, rank=self.local_rank, used=used
-            )
-            setattr(self, f"_gpuaug_{stream}", augmentation)
+            part = DeviceAugmentation(pipeline, self.device, stream, self.gpuaug_seed, self.local_rank, used)
+            setattr(self, f"_gpuaug_{stream}", part)
         return rest
 
     def get_dataloaders(self) -> tuple:

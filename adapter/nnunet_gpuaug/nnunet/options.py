@@ -64,6 +64,6 @@ def read_options(
         raise AugmentationError(f"--{option} {wrong['input']}: {wrong['msg']}") from None
     origins = {**dict.fromkeys(Settings.model_fields, "default"), **dict.fromkeys(from_file, config)}
     origins.update(dict.fromkeys(chosen, "command line"))
-    notes = [f"Training pipeline: {'the own one of the trainer' if config is None else f'from {config}'}"]
+    notes = ["Training pipeline: the trainer's own" if config is None else f"Training pipeline: from {config}"]
     notes += [f"Setting {name}: {getattr(settings, name)} ({origin})" for name, origin in origins.items()]
     return TrainingOptions(settings, transforms, epochs, iterations, config or TrainingOptions.source, tuple(notes))

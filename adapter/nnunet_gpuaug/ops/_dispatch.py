@@ -38,14 +38,13 @@ def _has_kernel(x: Tensor, patch: Sequence[int]) -> bool:
     return warp is not None and _allowed.get() and small and (x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1")
 
 
-def warp_image(
-    image: Tensor, matrix: np.ndarray, patch: Sequence[int], mode: str, padding: str, fill: float
-) -> Tensor:
+def warp_image(image: Tensor, matrix: np.ndarray, patch: Sequence[int], mode: str, padding: str, fill: float) -> Tensor:
     """`geometry.warp_image`."""
     covered = mode == "bilinear" and padding in ("zeros", "constant") and image.dtype == float32
     if covered and _has_kernel(image, patch):
         outside = fill if padding == "constant" else 0.0
-        return warp.warp_image(image, matrix, patch, outside, geometry.matmul_is_fused())
+        fused, samples_fused = geometry.matmul_is_fused(), geometry.grid_sample_is_fused(len(patch))
+        return warp.warp_image(image, matrix, patch, outside, fused, samples_fused)
     return geometry.warp_image(image, matrix, patch, mode, padding, fill)
 
 
@@ -55,5 +54,6 @@ def warp_labels(
     """`geometry.warp_labels`."""
     if mode == "bilinear" and not seg.is_floating_point() and _has_kernel(seg, patch):
         counts = geometry.reaches_outside(matrix, patch, seg.shape[1:])
-        return warp.warp_labels(seg, matrix, patch, outside, tiebreak, geometry.matmul_is_fused(), counts)
+        fused, samples_fused = geometry.matmul_is_fused(), geometry.grid_sample_is_fused(len(patch))
+        return warp.warp_labels(seg, matrix, patch, outside, tiebreak, fused, samples_fused, counts)
     return geometry.warp_labels(seg, matrix, patch, outside, mode, tiebreak)

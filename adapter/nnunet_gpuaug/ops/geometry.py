@@ -77,6 +77,24 @@ def matmul_is_fused() -> bool:
     return torch.equal(product, torch.stack(_normalised(matrix, axes, (2, 2, 2), fused=True), dim=-1))
 
 
+def _in_voxels(coordinate: Tensor, n: int, fused: bool) -> Tensor:
+    """`grid_sample`'s normalised coordinate to voxels; `fused` leaves the product unrounded."""
+    if fused:
+        return ((coordinate + 1).double() * (n / 2) - 0.5).float()
+    return ((coordinate + 1) * n - 1) / 2
+
+
+@cache
+def grid_sample_is_fused(rank: int) -> bool:
+    """Whether this host's `grid_sample` multiplies and adds with one rounding, in positions and in sums: in 2D it is
+    vectorised and does so where the processor can, in 3D it does not."""
+    line = torch.zeros((1, 1, *[1] * (rank - 1), 63))
+    line[..., 32] = 1
+    x = torch.linspace(0.016, 0.0317, 64)  # positions 31.5 to 32, where subtracting 0.5 lays bare a rounded product
+    grid = torch.stack([x, *[torch.zeros(64)] * (rank - 1)], dim=-1).view(1, *[1] * (rank - 1), 64, rank)
+    return torch.equal(grid_sample(line, grid, align_corners=False).flatten(), _in_voxels(x, 63, fused=True) - 31)
+
+
 def reaches_outside(matrix: np.ndarray, patch: Sequence[int], size: Sequence[int]) -> bool:
     """Whether some voxel of the patch is interpolated with a voxel beyond the border.
 
@@ -141,7 +159,8 @@ def warp_labels(
 def _warp_labels(
     seg: Tensor, coordinates: Sequence[Tensor], outside: float, counts_outside: bool, mode: str, tiebreak: str
 ) -> Tensor:
-    position = [((c + 1) * n - 1) / 2 for c, n in zip(coordinates, seg.shape[1:], strict=True)]
+    fused = grid_sample_is_fused(len(coordinates))
+    position = [_in_voxels(c, n, fused) for c, n in zip(coordinates, seg.shape[1:], strict=True)]
     nearest, _ = _gather(seg, [p.round()[None] for p in position], outside)
     if mode == "nearest":
         return nearest[0]
@@ -154,18 +173,19 @@ def _warp_labels(
     weights = sides[-1]
     for side in reversed(sides[:-1]):
         weights = weights * side
-    weights = torch.where(inside, weights * _SCORE, 0.0)[:, None]
+    # a product of two float32 is exact in float64, so that a sum is rounded once
+    weights = torch.where(inside, (weights.double() if fused else weights) * _SCORE, 0.0)[:, None]
 
     # (neighbours + 1, K, N): the candidates are the neighbours' labels and, last, the nearest label. Their scores are
     # summed one neighbour after the other, because the order decides the rounding.
     candidates = torch.cat([labels, nearest])
     score = torch.zeros(candidates.shape, device=seg.device)
     for label, weight in zip(labels, weights, strict=True):
-        score += torch.where(candidates == label, weight, 0.0)
+        score = (score + torch.where(candidates == label, weight, 0.0)).float()
     if counts_outside:  # the share of `outside` is what the others leave, as it has the rest of the plane
         rest = torch.zeros(labels.shape[1:], device=seg.device)
         for taken in torch.where(labels == outside, 0.0, weights):
-            rest -= taken
+            rest = (rest - taken).float()
         score = torch.where(candidates == outside, rest + _SCORE, score)
     score = score.half()
 

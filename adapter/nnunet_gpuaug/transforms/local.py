@@ -12,7 +12,6 @@ from ..batch import Shape
 from ..errors import AugmentationError
 from ..ops import filters, intensity
 from ..sampling import (
-    IntegerRange,
     LogUniformOfSize,
     NotNegative,
     Positive,
@@ -157,6 +156,7 @@ class LocalSmoothing(_LocalAugmentation):
 
 
 Side = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
 
 
 def _as_value(value: Any) -> Any:
@@ -171,7 +171,7 @@ class BlankRectangle(ImageAugmentation):
             drawn per box. An empty range gives its low end.
         rectangle_value: a number, a range [low, high] drawn per box, or "mean", the box's own mean.
         num_rectangles: a number, or [low, high), drawn per row and channel.
-        force_square: with ranges: one draw, from the first axis' range, for all axes.
+        force_square: with ranges: one draw, from the first axis' range, for all axes. Fixed sides stay as they are.
         p_per_channel: probability per channel.
         p: probability per row.
 
@@ -184,21 +184,23 @@ class BlankRectangle(ImageAugmentation):
     """
 
     class Spec(Spec):
-        rectangle_size: Side | tuple[Side, ...] | tuple[tuple[Side, Side], ...]
+        rectangle_size: Side | tuple[Side, ...] | tuple[tuple[Side, Count], ...]
         rectangle_value: Annotated[Literal["mean"] | float | tuple[float, float], BeforeValidator(_as_value)]
-        num_rectangles: IntegerRange
+        num_rectangles: Count | tuple[Count, Count]
         force_square: bool = False
         p_per_channel: Annotated[float, Field(ge=0, le=1)] = 1.0
 
     def _ranges(self, rank: int) -> list[int | tuple[int, int]]:
         size = self.spec.rectangle_size
-        return [size] * rank if isinstance(size, int) else list(size)
+        ranges = [size] * rank if isinstance(size, int) else list(size)
+        return ranges[:1] * len(ranges) if self._is_square(ranges) else ranges
+
+    def _is_square(self, ranges: list[int | tuple[int, int]]) -> bool:
+        return self.spec.force_square and all(isinstance(r, tuple) for r in ranges)
 
     def shape_after(self, shape: Shape) -> Shape:
         ranges = self._ranges(len(shape.spatial))
         largest = [r if isinstance(r, int) else max(r[0], r[1] - 1) for r in ranges]
-        if self.spec.force_square:
-            largest = largest[:1] * len(largest)
         if len(ranges) != len(shape.spatial) or any(a > n for a, n in zip(largest, shape.spatial, strict=True)):
             raise AugmentationError(
                 f"BlankRectangle: rectangle_size = {self.spec.rectangle_size} does not fit the patch {shape.spatial}"
@@ -218,8 +220,9 @@ class BlankRectangle(ImageAugmentation):
         }
 
     def _draw_box(self, rng: random.Random, patch: tuple[int, ...]) -> tuple[list[int], list[int], float]:
-        size = [draw_integer(rng, r) for r in self._ranges(len(patch))]
-        if self.spec.force_square:
+        ranges = self._ranges(len(patch))
+        size = [draw_integer(rng, r) for r in ranges]
+        if self._is_square(ranges):
             size = size[:1] * len(size)
         value = self.spec.rectangle_value
         drawn = rng.uniform(*value) if isinstance(value, tuple) else 0.0 if value == "mean" else value
