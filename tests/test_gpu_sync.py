@@ -1,5 +1,6 @@
 """On CUDA the pipeline never makes the host wait for the device, and keeps no memory."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -98,7 +99,8 @@ def test_no_synchronisation_from_pinned_memory(name, no_waiting):
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_memory_is_flat(name, no_waiting):
-    """200 iterations after a warm-up: what is allocated afterwards is what was before, and the peak does not grow."""
+    """200 iterations after a warm-up: neither what stays allocated nor the peak grows."""
+    gc.collect()  # what earlier tests left may be freed at any time
     batch, pipeline = batch_for(name), build(name)
     draws = [pipeline.draw(batch, torch.Generator().manual_seed(seed)) for seed in range(20)]
     peaks, left = [], []
@@ -109,7 +111,7 @@ def test_memory_is_flat(name, no_waiting):
         torch.cuda.synchronize()
         peaks.append(torch.cuda.max_memory_allocated())
         left.append(torch.cuda.memory_allocated())
-    assert len(set(left[1:])) == 1 and max(peaks[1:]) <= 1.01 * min(peaks[1:])
+    assert max(left[1:]) <= left[1] and max(peaks[1:]) <= 1.01 * peaks[1]
 
 
 @pytest.mark.parametrize("name", PIPELINES)

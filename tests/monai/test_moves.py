@@ -132,10 +132,11 @@ class TestInverse:
             assert back[key].applied_operations == ["none"] * 4
 
     @ranks
-    def test_warp(self, rank):
+    @pytest.mark.parametrize("dtype", [torch.int16, torch.float32], ids=str)
+    def test_warp(self, rank, dtype):
         size = (24,) * rank
         smooth = torch.stack(torch.meshgrid(*[torch.linspace(-1, 1, n) for n in size], indexing="ij")).cos()
-        labels = (smooth.prod(0, keepdim=True) > 0.5).to(torch.int16)
+        labels = (smooth.prod(0, keepdim=True) > 0.5).to(dtype)
         data = collated(Batch(smooth.repeat(3, *[1] * (rank + 1)), labels.repeat(3, *[1] * (rank + 1))))
         warp = twin_of(T.Spatial(patch_size=(23,) * rank, **WARP))
         back = warp.inverse(warp(data))

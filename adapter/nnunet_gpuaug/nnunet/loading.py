@@ -1,8 +1,11 @@
 """What stays in nnU-Net's workers, and how a transform list is divided between them and the device."""
 
+import gc
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -39,6 +42,21 @@ class HostTransforms(ComposeTransforms):
     def __repr__(self) -> str:
         host = "\n".join(f"  {t}" for t in self.transforms) or "  (nothing)"
         return f"In the workers:\n{host}\nOn the device:\n{self.listing}"
+
+
+@contextmanager
+def safe_to_fork() -> Iterator[None]:
+    """Within this block forked workers never collect what was there before.
+
+    What an earlier training in this process left behind can hold CUDA events, and destroying one in a forked process
+    ends it.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _settle_in_worker(parent_pid: int) -> None:

@@ -10,7 +10,7 @@ from nnunet_gpuaug.nnunet import checkpoint
 from nnunet_gpuaug.nnunet.augment import DeviceAugmentation, ReadyBatch
 from nnunet_gpuaug.nnunet.cascade import previous_stage
 from nnunet_gpuaug.nnunet.given import Configured, check_fits, follow
-from nnunet_gpuaug.nnunet.loading import HostTransforms, divide
+from nnunet_gpuaug.nnunet.loading import HostTransforms, divide, safe_to_fork
 from nnunet_gpuaug.nnunet.options import TrainingOptions
 from nnunet_gpuaug.nnunet.prefetch import AugmentedBatches
 from nnunet_gpuaug.nnunet.progress import SilentProgress
@@ -145,7 +145,8 @@ class GPUAugMixin:
 
     def get_dataloaders(self) -> tuple:
         """The trainer's own loaders, the augmentation attached."""
-        train, val = super().get_dataloaders()
+        with safe_to_fork():
+            train, val = super().get_dataloaders()
         if train is not None and self._gpuaug_training is None:
             self.print_to_log_file("NOTE: no training transforms run on the device")
         if train is not None and self._gpuaug_training is not None:
