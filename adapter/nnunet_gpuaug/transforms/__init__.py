@@ -3,6 +3,7 @@
 from .cascade import ApplyRandomBinaryOperator, RemoveRandomConnectedComponent
 from .choice import OneOf
 from .filters import GaussianBlur, MedianFilter, Sharpening, SimulateLowResolution
+from .folding import Convert2DTo3D, Convert3DTo2D
 from .intensity import (
     BrightnessAdditive,
     Contrast,
@@ -15,7 +16,7 @@ from .intensity import (
 )
 from .labels import ConvertSegmentationToRegions, DownsampleSegForDS, MaskImage, MoveSegAsOneHot, RemoveLabel
 from .local import BlankRectangle, BrightnessGradientAdditive, LocalContrast, LocalGamma, LocalSmoothing
-from .spatial import Convert2DTo3D, Convert3DTo2D, Mirror, Rot90, Spatial, TransposeAxes
+from .spatial import Mirror, Rot90, Spatial, TransposeAxes
 
 __all__ = [
     "ApplyRandomBinaryOperator",

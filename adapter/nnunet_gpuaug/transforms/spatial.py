@@ -1,4 +1,4 @@
-"""Spatial augmentations of image and segmentation, and the folding of the first axis for dummy-2D training."""
+"""Spatial augmentations of image and segmentation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..errors import AugmentationError
 from ..ops import geometry as ops
 from ..ops._dispatch import warp_image, warp_labels
 from ..sampling import Probability, Scalar, Uniform
-from .base import LabelStep, Params, SpatialAugmentation, Spec, check_label_fits, drawn_rows, values_of
+from .base import Params, SpatialAugmentation, Spec, check_label_fits, drawn_rows, values_of
 
 
 def _different(axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -268,46 +268,3 @@ class TransposeAxes(_RowAugmentation):
 
     def moved(self, x: Tensor, values: dict[str, Any]) -> Tensor:
         return x.permute(0, *[axis + 1 for axis in values["order"]]).clone()
-
-
-class Convert3DTo2D(LabelStep):
-    """Fold the first spatial axis into the channels: (B, C, D, H, W) to (B, C · D, H, W), for dummy-2D augmentation,
-    where all slices of a row share one in-plane transform. Matches batchgeneratorsv2 `Convert3DTo2DTransform`."""
-
-    def shape_after(self, shape: Shape) -> Shape:
-        if len(shape.spatial) != 3 or shape.folded:
-            raise AugmentationError(f"Convert3DTo2D needs a 3D input, got the spatial size {shape.spatial}")
-        depth, *plane = shape.spatial
-        return Shape(
-            shape.channels * depth, shape.seg_channels * depth, tuple(plane), (shape.channels, shape.seg_channels)
-        )
-
-    def apply(self, batch: Batch, params: Params) -> Batch:
-        folded = batch.shape.channels, batch.shape.seg_channels
-        seg = batch.segmentation
-        return replace(
-            batch,
-            image=batch.image.flatten(1, 2),
-            segmentation=None if seg is None else seg.flatten(1, 2),
-            folded=folded,
-        )
-
-
-class Convert2DTo3D(LabelStep):
-    """Undo `Convert3DTo2D`. Matches batchgeneratorsv2 `Convert2DTo3DTransform`."""
-
-    def shape_after(self, shape: Shape) -> Shape:
-        if not shape.folded:
-            raise AugmentationError("Convert2DTo3D needs a Convert3DTo2D before it")
-        channels, seg_channels = shape.folded
-        return Shape(channels, seg_channels, (shape.channels // channels, *shape.spatial))
-
-    def apply(self, batch: Batch, params: Params) -> Batch:
-        channels, seg_channels = batch.folded
-        seg = batch.segmentation
-        return replace(
-            batch,
-            image=batch.image.unflatten(1, (channels, -1)),
-            segmentation=None if seg is None else seg.unflatten(1, (seg_channels, -1)),
-            folded=None,
-        )
