@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import get_worker_info
 
 from .batch import Batch, Shape
 from .config import Settings, read_config, write_config, write_text
 from .errors import AugmentationError
 from .ops._dispatch import kernels
 from .sampling import SEED_BITS, draw_seed, row_streams
-from .transforms import RemoveLabel
+from .transforms import RemoveLabel, Spatial
 from .transforms.base import Params, Transform, compute_dtype
 
-_OUTSIDE = -1
+_UNSEEDED: weakref.WeakSet[Pipeline] = weakref.WeakSet()
+
+
+def _reseed() -> None:
+    for pipeline in _UNSEEDED:
+        pipeline.generator.seed()
+
+
+if hasattr(os, "register_at_fork"):  # a forked process would draw what its parent draws
+    os.register_at_fork(after_in_child=_reseed)
 
 
 @dataclass(frozen=True)
@@ -89,7 +100,7 @@ class Pipeline:
     Everything random is drawn on the host, for each row from a stream of its own: the same seed and batch size give
     the same result, and a row's draw does not depend on the other rows. Images are computed in float32 (float64 if
     they come in it) and returned in their dtype. An unsigned segmentation is computed as int16, as uint8 has no −1;
-    it comes back as uint8 if the pipeline removes −1, else as int16.
+    it comes back as uint8 if the pipeline's labels fit, else as int16.
 
     Attributes:
         transforms: the transforms, in order.
@@ -100,22 +111,25 @@ class Pipeline:
     """
 
     def __init__(
-        self, transforms: Sequence[Transform], seed: int | None = None, settings: Settings | None = None
+        self, transforms: Iterable[Transform], seed: int | None = None, settings: Settings | None = None
     ) -> None:
-        if isinstance(transforms, Transform):
+        if isinstance(transforms, Transform) or not isinstance(transforms, Iterable):
             raise AugmentationError(f"transforms is {transforms!r}; it must be a list of transforms")
-        if seed is not None and (not isinstance(seed, int) or not 0 <= seed < 2**63):
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63):
             raise AugmentationError(f"seed = {seed!r}; it must be a whole number from 0 to 2**63 - 1")
+        transforms = tuple(transforms)
         for index, transform in enumerate(transforms):
             if not isinstance(transform, Transform):
                 raise AugmentationError(f"transforms[{index}] is {transform!r}; it must be a transform of this package")
         settings = settings or Settings()
         self.settings = settings if seed is None else settings.model_copy(update={"seed": seed})
         seed = self.settings.seed
-        self.transforms = tuple(transforms)
+        self.transforms = transforms
         self.generator = torch.Generator()
         self.seed = self.generator.seed() % 2**SEED_BITS if seed is None else seed
         self.generator.manual_seed(self.seed)
+        if seed is None:
+            _UNSEEDED.add(self)
 
     @classmethod
     def from_nnunet(cls, source: Any, seed: int | None = None) -> Pipeline:
@@ -166,7 +180,7 @@ class Pipeline:
             AugmentationError: the pipeline cannot be applied to a batch of this shape.
         """
         shape = batch.shape
-        streams = row_streams(draw_seed(self.generator if generator is None else generator), len(batch))
+        streams = row_streams(self._next_seed() if generator is None else draw_seed(generator), len(batch))
         params = []
         for transform in self.transforms:
             after = transform.shape_after(shape)
@@ -198,15 +212,35 @@ class Pipeline:
         with torch.autocast(image.device.type, enabled=False), kernels(self.settings.kernels == "auto"):
             for transform, params in zip(self.transforms, draw.params, strict=True):
                 work = transform.apply(work, params)
-        if narrow and self._removes_outside():
+        if narrow and self._fits_uint8():
             work = replace(work, segmentation=_cast_labels(work.segmentation, torch.uint8))
         return replace(work, image=work.image.to(image.dtype), owned=False)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(type(t).__name__ for t in self.transforms)
 
-    def _removes_outside(self) -> bool:
-        return any(isinstance(t, RemoveLabel) and t.spec.label_value == _OUTSIDE for t in self.transforms)
+    def _fits_uint8(self) -> bool:
+        """Whether labels that come as uint8 leave within its range, followed step by step."""
+        low, high = 0, 255
+        for transform in self.transforms:
+            spec = transform.spec if isinstance(transform, (Spatial, RemoveLabel)) else None
+            if isinstance(transform, Spatial):
+                written = spec.padding_value_seg if spec.border_mode_seg == "constant" else 0
+            elif isinstance(transform, RemoveLabel):
+                written = spec.set_to
+                if spec.label_value == low < 0 and spec.segmentation_channels is None:
+                    low = 0
+            else:
+                continue
+            low, high = min(low, written), max(high, written)
+        return low >= 0 and high <= 255
+
+    def _next_seed(self) -> int:
+        """The seed of the next draw. In a worker of a `DataLoader` it differs from the other workers'."""
+        seed, worker = draw_seed(self.generator), get_worker_info()
+        if worker is not None:  # torch gives each worker a seed, new in each epoch; the pipeline came as a copy
+            return (seed + worker.seed) % 2**SEED_BITS
+        return seed
 
     def __call__(
         self, *, image: Tensor, segmentation: Tensor | None = None, **others: Any

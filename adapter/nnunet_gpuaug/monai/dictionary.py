@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..batch import Batch
 from ..errors import AugmentationError
-from ..pipeline import Pipeline
+from ..pipeline import Draw, Pipeline
 from ..sampling import SEED_BITS
 from .moves import Move, matrix_of, moves_of, resizing
 
@@ -47,9 +47,10 @@ class DictionaryTransform(MapTransform):
         self.batched = batched
         self.drawn = None
 
-    def randomize(self, data: Batch) -> None:
+    def randomize(self, data: Batch) -> Draw:
         """Draw for a batch, or for one item as a batch of one."""
-        self.drawn = self.pipeline.draw(data)
+        self.drawn = drawn = self.pipeline.draw(data)
+        return drawn
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """The dictionary with new values under the keys.
@@ -64,12 +65,13 @@ class DictionaryTransform(MapTransform):
             return d
         try:
             batches = self._batches(found, d.pop(FOLDED, None))
-            self.randomize(batches[0][0])
-            done = [(self.pipeline.apply(batch, self.drawn), keys) for batch, keys in batches]
+            # not from `self`, where another thread's call may have put its own
+            drawn = self.randomize(batches[0][0])
+            done = [(self.pipeline.apply(batch, drawn), keys) for batch, keys in batches]
         except AugmentationError as error:
             name = type(self).__name__
             raise AugmentationError(f"{name} on keys {tuple(found)}: {error}") from error
-        moves = moves_of(self.pipeline.transforms, self.drawn)
+        moves = moves_of(self.pipeline.transforms, drawn)
         for batch, keys in done:
             for field, key in keys.items():
                 d[key] = self._result(getattr(batch, field), d[key], moves, field, batch.image.shape[2:])
@@ -143,10 +145,11 @@ class RandomDictionaryTransform(RandomizableTransform, DictionaryTransform):
         RandomizableTransform.__init__(self, prob)
         self.set_random_state(seed=np.random.randint(2**32, dtype=np.uint32))
 
-    def randomize(self, data: Batch) -> None:
+    def randomize(self, data: Batch) -> Draw:
         """Draw for a batch, or for one item as a batch of one."""
         seed = int(self.R.randint(2**SEED_BITS, dtype=np.int64))
-        self.drawn = self.pipeline.draw(data, torch.Generator().manual_seed(seed))
+        self.drawn = drawn = self.pipeline.draw(data, torch.Generator().manual_seed(seed))
+        return drawn
 
 
 class SpatialDictionaryTransform(RandomDictionaryTransform, InvertibleTransform):

@@ -91,6 +91,10 @@ def check(job: Job) -> type:
     for path in (nnUNet_preprocessed, nnUNet_results):
         if not path.is_set():
             raise UsageError(f"the environment variable {path.env_var_name} is not set")
+    try:
+        os.makedirs(nnUNet_results, exist_ok=True)
+    except OSError as err:
+        raise UsageError(f"nnUNet_results = {nnUNet_results} is not a folder that can be used: {err.strerror}") from err
     folder = _dataset_folder(job)
     plans_file = os.path.join(folder, f"{job.plans}.json")
     if not os.path.isfile(plans_file):
@@ -164,7 +168,10 @@ def _dataset_folder(job: Job) -> str:
 
 def _started_as_rank() -> bool:
     # by torchrun or the like
-    return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    try:
+        return int(os.environ.get("RANK", "-1")) >= 0 and int(os.environ.get("WORLD_SIZE", "1")) > 1
+    except ValueError as err:
+        raise UsageError(f"the environment variables RANK and WORLD_SIZE must be whole numbers: {err}") from err
 
 
 def _run_rank(rank: int, job: Job, make_progress: Callable[[], SilentProgress]) -> None:

@@ -174,11 +174,19 @@ class _KorniaAugmentation(Transform):
         return input
 
     def apply_func(self, in_tensor: Tensor, params: Params, flags: dict[str, Any] | None = None) -> Tensor:
-        self._params = params
-        self._transform_matrix = self.compute_transformation(in_tensor, params, flags)
         batch = Batch(in_tensor)
         batch.check()
         self.shape_after(batch.shape)
+        drawn_for = params.get("forward_input_shape", torch.tensor(in_tensor.shape)).tolist()
+        if len(params["batch_prob"]) != len(in_tensor) or (drawn_for[:2], len(drawn_for)) != (
+            list(in_tensor.shape[:2]), in_tensor.ndim
+        ):  # fmt: skip
+            raise AugmentationError(
+                f"{type(self).__name__}: the parameters are for a batch of shape {drawn_for}, this one has "
+                f"{list(in_tensor.shape)}; rank, batch size and channels must be equal"
+            )
+        self._params = params
+        self._transform_matrix = self.compute_transformation(in_tensor, params, flags)
         with torch.no_grad(), torch.autocast(in_tensor.device.type, enabled=False):
             out = self.apply(Batch(in_tensor.to(compute_dtype(in_tensor))), params).image
         return out.to(in_tensor.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import nn
@@ -23,8 +23,11 @@ class OneOf(Transform, nn.Module):
         transforms: transforms that leave the shape as it is.
     """
 
-    def __init__(self, transforms: Sequence[Transform]) -> None:
+    def __init__(self, transforms: Iterable[Transform]) -> None:
         super().__init__()
+        if isinstance(transforms, Transform) or not isinstance(transforms, Iterable):
+            raise AugmentationError(f"OneOf: transforms = {transforms!r} must be a list of transforms")
+        transforms = list(transforms)
         for index, transform in enumerate(transforms):
             if not isinstance(transform, Transform) or not transform.gated:
                 raise AugmentationError(f"OneOf: transforms[{index}] = {transform!r} cannot be left out for some rows")
