@@ -188,7 +188,6 @@ class Pipeline:
             shape = after
         return Draw(self._names(), tuple(params), batch.shape)
 
-    @torch.no_grad()
     def apply(self, batch: Batch, draw: Draw) -> Batch:
         """Apply a draw to a batch, outside of autocast and without gradients.
 
@@ -206,6 +205,11 @@ class Pipeline:
                 f"the draw is for {draw.shape.channels} channel(s) of the spatial size {draw.shape.spatial}, "
                 f"the batch has {batch.shape.channels} of {batch.shape.spatial}"
             )
+        return self._run(batch, draw)
+
+    @torch.no_grad()
+    def _run(self, batch: Batch, draw: Draw) -> Batch:
+        """Apply a draw that is known to fit a batch that is known to be well-formed."""
         image, seg = batch.image, batch.segmentation
         narrow = seg is not None and seg.dtype == torch.uint8
         work = replace(batch, image=image.to(compute_dtype(image)), segmentation=seg.to(torch.int16) if narrow else seg)
@@ -223,10 +227,10 @@ class Pipeline:
         """Whether labels that come as uint8 leave within its range, followed step by step."""
         low, high = 0, 255
         for transform in self.transforms:
-            spec = transform.spec if isinstance(transform, (Spatial, RemoveLabel)) else None
             if isinstance(transform, Spatial):
-                written = spec.padding_value_seg if spec.border_mode_seg == "constant" else 0
+                written = transform.outside_label
             elif isinstance(transform, RemoveLabel):
+                spec = transform.spec
                 written = spec.set_to
                 if spec.label_value == low < 0 and spec.segmentation_channels is None:
                     low = 0
@@ -250,7 +254,7 @@ class Pipeline:
             raise AugmentationError(f"unknown key(s) {sorted(others)}; a batch has `image` and `segmentation`")
         batch = Batch(image, segmentation)
         batch.check()
-        out = self.apply(batch, self.draw(batch))
+        out = self._run(batch, self.draw(batch))
         return {"image": out.image} if segmentation is None else {"image": out.image, "segmentation": out.segmentation}
 
 

@@ -103,6 +103,11 @@ class Spatial(SpatialAugmentation):
             "scales": [float(f) if scale else 1.0 for f in scales],
         }
 
+    @property
+    def outside_label(self) -> int:
+        """The segmentation's label beyond the border of the input."""
+        return self.spec.padding_value_seg if self.spec.border_mode_seg == "constant" else 0
+
     def apply_to_image(self, batch: Batch, params: Params) -> Batch:
         s = self.spec
         crop = {"padding": _CROP_PADDING[s.padding_mode_image]}
@@ -118,8 +123,7 @@ class Spatial(SpatialAugmentation):
     def apply_to_segmentation(self, batch: Batch, params: Params) -> Batch:
         if batch.segmentation is None:
             return batch
-        s, seg = self.spec, batch.segmentation
-        outside = s.padding_value_seg if s.border_mode_seg == "constant" else 0
+        s, seg, outside = self.spec, batch.segmentation, self.outside_label
         check_label_fits(seg, outside, "padding_value_seg")
 
         def warp(labels: Tensor, matrix: Any) -> Tensor:
